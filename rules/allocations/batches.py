@@ -77,8 +77,10 @@ class BatchCopyWaits(Rule):
                 continue
             if not _is_part(receiver, _of_the_batch(loop, place.loops[number + 1 :])):
                 continue
-            pinned = isinstance(loader, cst.Call) and is_word(
-                place.argument(loader, None, "pin_memory"), "True"
+            pinned = (
+                isinstance(loader, cst.Call)
+                and is_word(place.argument(loader, None, "pin_memory"), "True")
+                and not _is_computed(receiver)
             )
             means = (
                 "the loader pins its memory, so `non_blocking=True` lets the host go on"
@@ -147,6 +149,11 @@ def _is_part(node: cst.BaseExpression, own: set[str]) -> bool:
     while isinstance(node, cst.Subscript | cst.Attribute | cst.Call):
         node = node.func if isinstance(node, cst.Call) else node.value
     return is_word(node, *own)
+
+
+def _is_computed(node: cst.BaseExpression) -> bool:
+    """Whether something is done to a batch before it is moved: what that gives is pinned no more."""
+    return any(isinstance(part, cst.Call | cst.BinaryOperation) for part in nodes.walk(node))
 
 
 def _fix(node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Fix | None:

@@ -60,6 +60,7 @@ class ReadPerElement(ReadRule):
         base = _indexed(read.tensor, loop)
         if base is not None and isinstance(loop, cst.For) and _made_in(base, loop):
             base = None
+        listed = base is not None and place.kind(base).what == "nested"
         over = None if bound_again(read, loop) else _taken_apart(loop, place)
         split = _split_tensor(loop, place)
         if read.how == "tolist" and over is None and base is None:
@@ -69,6 +70,8 @@ class ReadPerElement(ReadRule):
             how = f"Read {before} once before the loop, and iterate over the list."
         elif over is not None:
             how = f"Loop over `{place.short(over)}.tolist()`: one wait in all."
+        elif base is not None and listed:
+            how = f"Read `torch.stack({place.short(base)}).tolist()` once before the loop."
         elif base is not None:
             how = f"Read `{place.short(base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
