@@ -24,9 +24,10 @@ LEAST_PAIRS = 3
 _APART, _KNOWN = 0.006, 15
 """The standard deviation that pairs have among each other, as a logarithm, and how many pairs it is worth:
 0.2 to 0.7% were seen."""
-_WORKERS_APART, _WORKERS_KNOWN = 0.0025, 80
+_WORKERS_APART, _WORKERS_KNOWN = 0.004, 60
 """The standard deviation that pairs of workers have among each other, however often they are forked, and how
-many pairs it was seen of: 0.2% over all kinds of call, 0.25% of the kinds that differ most."""
+many pairs that counts for. The same code was seen 0.2% apart; two answers to one question about releases that
+differ were seen further apart than that explains."""
 _FAR = 2.5
 """So many standard deviations from the median a pair counts at most: one in a hundred was in a slow state, 10
 to 27% off, as the interpreter had specialized its code in another way."""
