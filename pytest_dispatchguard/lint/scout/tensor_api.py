@@ -252,7 +252,7 @@ def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
 
 
 _ENVIRONMENT = re.compile(
-    rb"^[ \t]*\(?[\w.\[\]]+(?:,\s*[\w.\[\]]+){3,4}\)?\s*=\s*([\w.]+\.step)\(", re.MULTILINE
+    r"^[ \t]*\(?[\w.\[\]]+(?:,\s*[\w.\[\]]+){3,4}\)?\s*=\s*([\w.]+\.step)\(", re.MULTILINE
 )
 """`state, reward, done, info = env.step(action)`: what every environment of reinforcement learning gives."""
 
@@ -271,8 +271,8 @@ def _goes_through_an_environment(walk: Walk, reading: Reading) -> bool:
     ]
     if not stepped:
         return False
-    written = walk.source[fact.start_byte : fact.end_byte]
-    return any(found.decode() in stepped for found in _ENVIRONMENT.findall(written))
+    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
+    return any(found in stepped for found in _ENVIRONMENT.findall(written))
 
 
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:
