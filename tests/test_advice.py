@@ -58,6 +58,18 @@ FITS = {
         ),
         "keep a Python list",
     ),
+    "DG434-brackets": (
+        "def f(x: torch.Tensor, n: int):\n    return x[x != n].numel()\n",
+        "`(x != n).sum()` counts",
+    ),
+    "DG435-rows": (
+        "def f(x: torch.Tensor):\n    return [x[i] for i in range(x.shape[0])]\n",
+        "`x.unbind()` makes all views",
+    ),
+    "DG416-of-a-list": (
+        ("def f(xs: list[torch.Tensor], k: int):\n    return [xs[i].item() for i in range(k)]\n"),
+        "`torch.stack(xs).tolist()`",
+    ),
     "DG609-end": (
         "def f(x, layers: nn.ModuleList):\n    for m in layers[:-1]:\n        x = m(x)\n    return x\n",
         "Iterate over `list(layers)[:-1]`",
@@ -244,3 +256,15 @@ def test_what_others_put_into_a_tensor_is_read_again(tmp_path: Path) -> None:
     )
     assert advice(tmp_path, "DG418", body) == []
     assert len(advice(tmp_path, "DG418", body.replace("all_reduce(flag)", "get_rank()"))) == 1
+
+
+def test_what_each_round_makes_anew_is_not_to_be_read_before_the_loop(tmp_path: Path) -> None:
+    (told,) = found(
+        tmp_path,
+        "DG416",
+        "def f(x: torch.Tensor, labels: list[int]):\n"
+        "    out = []\n"
+        "    for i in labels:\n        part = x.narrow(0, i, 3)\n        out.append(part[i].item())\n"
+        "    return out\n",
+    )
+    assert told.certainty == "note" and "collect the tensors" in told.message

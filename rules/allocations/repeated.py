@@ -78,10 +78,10 @@ class SameInEveryRound(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """The largest call that is the same in every round."""
-        if not place.loops or works_on_host(place):
+        if not place.loops or not place.on_device(node) or works_on_host(place):
             return None
         loop = place.loops[-1]
-        if _is_short(loop, place) or not _repeats(node, loop, place) or not place.on_device(node):
+        if _is_short(loop, place) or not _repeats(node, loop, place):
             return None
         parent = place.parent(node)
         while parent is not None:
@@ -136,8 +136,11 @@ def _data(node: cst.Call, place: Place) -> Iterator[cst.Name]:
         and (part.attr.value in _SETTINGS or place.name(part).startswith("torch."))
         for name in nodes.names_in(part)
     }
-    builtins = (n for n in nodes.names_in(node) if id(n) not in known)
-    return (n for n in builtins if place.name(n) not in _ASKS)
+    return (
+        name
+        for name in nodes.names_in(node)
+        if id(name) not in known and place.name(name) not in _ASKS
+    )
 
 
 def _is_pure(call: cst.Call, place: Place) -> bool:

@@ -158,8 +158,6 @@ def _handed_on(node: cst.Call, place: Place) -> bool:
     """Whether a walk is handed to a function of which nobody knows whether it walks: what makes it is a
     generator."""
     taker = place.parent(node)
-    while isinstance(taker, cst.Arg):
-        taker = place.parent(taker)
     if not isinstance(taker, cst.Call) or taker.func is node:
         return False
     name = place.name(taker)
