@@ -91,6 +91,34 @@ def test_the_other_way_round_is_the_inverse(changes: list[float]) -> None:
     assert back.value == pytest.approx(1 / told.value, rel=1e-6)
 
 
+@pytest.mark.parametrize("factor", [0.2, 0.42, 1.05, 2.4])
+def test_what_code_that_differs_costs_depends_on_the_time(factor: float) -> None:
+    """Pairs as they were seen where a release cut a call: 2% apart, and all of them off by what the machine
+    does at that time to what only one of the two does."""
+    chance = random.Random(6)
+    only_one = 1 - min(factor, 1 / factor)
+    missed = 0
+    for _ in range(1000):
+        off = math.log(factor) + chance.gauss(0, 0.025 * only_one)
+        told = over_pairs(
+            [
+                around(math.exp(off + chance.gauss(0, 0.005 + 0.02 * only_one)))
+                for _ in range(LEAST_PAIRS)
+            ],
+            0.999,
+        )
+        missed += not told.low < factor < told.high
+    assert missed <= 3
+
+
+@pytest.mark.parametrize("count", [LEAST_PAIRS, 12, MOST_PAIRS])
+def test_a_change_of_some_percent_is_told_as_narrowly_as_none(count: int) -> None:
+    none, some, much = (over_pairs([around(value)] * count, 0.999) for value in (1.0, 1.03, 2.0))
+    wide, wider, widest = ((one.high - one.low) / one.value for one in (none, some, much))
+    assert wide < wider < 1.1 * wide
+    assert widest > 2 * wide
+
+
 @pytest.mark.parametrize("blocks", [0.002, 0.02])
 def test_the_same_code_is_hardly_ever_told_apart(blocks: float) -> None:
     """Pairs as they were seen: half a percent apart, those of a worker alike, one in fifty far off; looked at
