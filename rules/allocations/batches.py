@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
 from ..syncs.waits import works_on_host
-from ..syntax import is_word, names_in, target_names
+from ..syntax import contains, is_word, target_names
 from .devices import move_target
 
-_LOADER = re.compile(r"(?:^|_)(?:data_?)?(?:loaders?|dl|batches)(?:_|$)", re.IGNORECASE)
+_LOADER = re.compile(
+    r"(?:^|_)(?:data|eval|test|train|val|valid)?_?(?:loaders?|dl|batches)(?:_|$)", re.IGNORECASE
+)
 """What gives batches, by its name."""
-_THERE = re.compile(r"prefetch|cuda|gpu|device|dali", re.IGNORECASE)
-"""What gives batches that are on the device, by its name."""
-_WRAPPERS = frozenset({"enumerate", "islice", "iter", "tqdm", "track", "trange", "zip"})
+_THERE = re.compile(r"prefetch|prepare|setup|cuda|gpu|device|dali", re.IGNORECASE)
+"""What gives batches that are on the device, by its name, or by the name of what makes it."""
+_INSIDE = frozenset({"enumerate", "islice", "iter", "tqdm", "track", "zip"})
+"""What hands on the batches of what it is given."""
+_TAKES = frozenset({"get", "items", "next", "pop", "values"})
+"""Calls that give a part of a batch as it is."""
 _LONGEST = 4
 """Names of names, and wrappers of wrappers, that are followed."""
 
@@ -27,14 +34,15 @@ class BatchCopyWaits(Rule):
     ## What it does
 
     Finds `x.to(device)` and `x.cuda()` without `non_blocking=True` of what a data loader gives, in a loop
-    over the loader. It is a finding where the function makes the loader with `pin_memory=True`, and a note
-    elsewhere: who makes the loader has to pin its memory, or nothing is won.
+    over the loader. It is a finding where the function makes the loader with `pin_memory=True` (and without
+    a `collate_fn`, whose batches may be anything), and a note elsewhere: who makes the loader has to pin its
+    memory, or there is no gain.
 
     ## Why it costs
 
     The host waits until the device has worked off its queue and copied the batch, and only then launches the
-    first operation of the step. From pinned memory the copy can run beside what the device still computes,
-    and the host goes on at once. What is asked of the device later in the step waits for the copy by itself.
+    first operation of the step. From pinned memory the copy can overlap with what the device still computes,
+    and the host goes on at once. Later kernels on the same stream run after the copy by themselves.
 
     ## Example
 
@@ -67,33 +75,46 @@ class BatchCopyWaits(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A move of what the loop gets from a loader."""
         receiver = place.receiver(node)
-        if receiver is None or not _waits(node, place) or works_on_host(place):
+        if receiver is None or place.scene.deferred:
+            return None
+        if not _waits(node, place) or works_on_host(place):
             return None
         for number, loop in enumerate(place.loops):
             if not isinstance(loop, cst.For):
                 continue
-            loader = _loader(loop.iter, place)
-            if loader is None:
+            source = _source(loop, place)
+            if source is None:
                 continue
-            if not _is_part(receiver, _of_the_batch(loop, place.loops[number + 1 :])):
+            batch = _Batch(set(source.targets))
+            batch.follow(loop, node, place.loops[number + 1 :], place)
+            if not batch.has(receiver):
                 continue
+            computed = batch.is_computed(receiver)
             pinned = (
-                isinstance(loader, cst.Call)
-                and is_word(place.argument(loader, None, "pin_memory"), "True")
-                and not _is_computed(receiver)
-            )
-            means = (
-                "the loader pins its memory, so `non_blocking=True` lets the host go on"
-                if pinned
-                else "with `non_blocking=True` it goes on, if the loader is made with `pin_memory=True`"
+                isinstance(source.loader, cst.Call)
+                and is_word(place.argument(source.loader, None, "pin_memory"), "True")
+                and place.argument(source.loader, None, "collate_fn") is None
+                and not computed
             )
             return place.finding(
                 node,
-                f"The host waits for the copy of `{place.short(receiver, 32)}` in every iteration; {means}",
+                f"The host waits for the copy of `{place.short(receiver, 32)}` in every iteration; "
+                f"{_PINNED if pinned else _COMPUTED if computed else _UNKNOWN}",
                 certainty="sure" if pinned else "note",
                 fix=_fix(node, receiver, place) if pinned else None,
             )
         return None
+
+
+_PINNED = "the loader pins its memory, so `non_blocking=True` lets the host go on"
+_UNKNOWN = (
+    "pass `non_blocking=True` so that the host goes on, which helps only if the loader is made with "
+    "`pin_memory=True`"
+)
+_COMPUTED = (
+    "what is computed on the host is not pinned, so move the batch first, with `non_blocking=True` and a "
+    "loader with `pin_memory=True`, and compute on the device"
+)
 
 
 def _waits(node: cst.Call, place: Place) -> bool:
@@ -106,54 +127,153 @@ def _waits(node: cst.Call, place: Place) -> bool:
     return move_target(node, place) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What gives batches to a loop."""
+
+    loader: cst.BaseExpression
+    """The call that makes it, or its name."""
+    targets: frozenset[str]
+    """The names that the loop gives a batch."""
+
+
+def _source(loop: cst.For, place: Place) -> _Source | None:
+    """What gives batches to a loop, if anything does."""
+    over: cst.BaseExpression = loop.iter
+    target: cst.BaseExpression = loop.target
+    for _ in range(_LONGEST):
+        last = place.last_name(over) if isinstance(over, cst.Call) else ""
+        given = _positional(over) if isinstance(over, cst.Call) and last in _INSIDE else []
+        if not given:
+            break
+        if last == "enumerate":
+            over, target = given[0], _element(target, 1)
+        elif last == "zip":
+            found = [i for i, one in enumerate(given) if _loader(one, place) is not None]
+            if not found:
+                return None
+            over, target = given[found[0]], _element(target, found[0])
+        else:
+            over = given[0]
+    loader = _loader(over, place)
+    return None if loader is None else _Source(loader, frozenset(_plain_names(target)))
+
+
+def _positional(call: cst.Call) -> list[cst.BaseExpression]:
+    return [a.value for a in call.args if a.keyword is None and not a.star]
+
+
+def _element(target: cst.BaseExpression, number: int) -> cst.BaseExpression:
+    """One part of what a loop binds; all of it, where that is not written out."""
+    if isinstance(target, cst.Tuple | cst.List) and number < len(target.elements):
+        return target.elements[number].value
+    return target
+
+
+def _plain_names(target: cst.BaseExpression) -> Iterator[str]:
+    """The local names in what is assigned to."""
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, cst.Tuple | cst.List):
+        for element in target.elements:
+            yield from _plain_names(element.value)
+
+
 def _loader(node: cst.BaseExpression, place: Place, depth: int = 0) -> cst.BaseExpression | None:
-    """What gives batches to a loop, as far as it is known: the call that makes it, or its name."""
+    """What gives batches, as far as it is known: the call that makes it, or its name."""
     if depth > _LONGEST:
         return None
     if isinstance(node, cst.Call):
         last = place.last_name(node)
         if last == "DataLoader":
             return node
-        given = node.args if last in _WRAPPERS else ()
-        found = (_loader(a.value, place, depth + 1) for a in given)
+        given = _positional(node) if last in _INSIDE else []
+        found = (_loader(one, place, depth + 1) for one in given)
         return next((one for one in found if one is not None), None)
     held = place.value_of(node) if isinstance(node, cst.Name) else None
+    last = place.dotted(node).rpartition(".")[2]
     if isinstance(held, cst.Call):
         made = _loader(held, place, depth + 1)
         if made is not None:
             return made
-    last = place.dotted(node).rpartition(".")[2]
+        if _THERE.search(place.last_name(held)) or last.endswith("batches"):
+            return None
     return node if _LOADER.search(last) and not _THERE.search(place.dotted(node)) else None
 
 
-def _of_the_batch(loop: cst.For, inner: tuple[cst.CSTNode, ...]) -> set[str]:
-    """The names of a batch, of its parts, and of what loops inside go through of them."""
-    own = set(target_names(loop))
-    for statement in nodes.walk(loop.body):
-        if isinstance(statement, cst.Assign) and _is_part(statement.value, own):
+@dataclass(slots=True)
+class _Batch:
+    """The names of a batch and of its parts, at a place in the loop."""
+
+    names: set[str]
+    computed: set[str] = field(default_factory=set)
+    """Those of what was computed from it on the host."""
+
+    def has(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is the batch or parts of it: `batch`, `batch["x"]`, `batch.x`."""
+        if isinstance(node, cst.Tuple):
+            return any(self.has(element.value) for element in node.elements)
+        return is_word(_root(node), *self.names)
+
+    def is_computed(self, node: cst.BaseExpression) -> bool:
+        """Whether something is done to the batch before: what that gives is not pinned."""
+        root = _root(node)
+        return is_word(root, *self.computed) or any(
+            isinstance(part, cst.BinaryOperation)
+            or (isinstance(part, cst.Call) and _called(part) not in _TAKES)
+            for part in nodes.walk(node)
+        )
+
+    def follow(
+        self, loop: cst.For, node: cst.Call, inner: Sequence[cst.CSTNode], place: Place
+    ) -> None:
+        """Follows the names from the beginning of the loop to a call, and into the loops around it."""
+        for statement in nodes.walk(loop.body):
+            if statement is node:
+                break
+            if not isinstance(statement, cst.Assign) or contains(statement, node):
+                continue
             for target in statement.targets:
-                if isinstance(target.target, cst.Name | cst.Tuple):
-                    own |= names_in(target.target)
-    for one in inner:
-        if isinstance(one, cst.For):
-            own |= target_names(one) if names_in(one.iter) & own else set()
-        elif isinstance(one, cst.BaseComp) and names_in(one.for_in.iter) & own:
-            own |= target_names(one)
-    return own
+                self._bind(target.target, statement.value, place)
+        for one in inner:
+            over = one.iter if isinstance(one, cst.For) else None
+            over = one.for_in.iter if isinstance(one, cst.BaseComp) else over
+            inside = isinstance(over, cst.Call) and _called(over) in _INSIDE
+            given = _positional(over) if inside and isinstance(over, cst.Call) else []
+            if over is not None and (self.has(over) or any(map(self.has, given))):
+                self.names |= target_names(one)
+
+    def _bind(self, target: cst.BaseExpression, value: cst.BaseExpression, place: Place) -> None:
+        if (
+            isinstance(target, cst.Tuple)
+            and isinstance(value, cst.Tuple)
+            and len(target.elements) == len(value.elements)
+        ):
+            for one, other in zip(target.elements, value.elements, strict=True):
+                self._bind(one.value, other.value, place)
+            return
+        names = set(_plain_names(target))
+        moved = isinstance(value, cst.Call) and (
+            place.last_name(value) == "cuda" or move_target(value, place) is not None
+        )
+        part, computed = self.has(value), self.is_computed(value)
+        self.names -= names
+        self.computed -= names
+        if part and not moved:
+            self.names |= names
+            self.computed |= names if computed else set()
 
 
-def _is_part(node: cst.BaseExpression, own: set[str]) -> bool:
-    """Whether an expression is a batch or parts of it: `batch`, `batch["x"]`, `batch.x`."""
-    if isinstance(node, cst.Tuple):
-        return any(_is_part(element.value, own) for element in node.elements)
+def _called(call: cst.Call) -> str:
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return name.value if isinstance(name, cst.Name) else ""
+
+
+def _root(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Of `batch["x"].float()`, `batch`."""
     while isinstance(node, cst.Subscript | cst.Attribute | cst.Call):
         node = node.func if isinstance(node, cst.Call) else node.value
-    return is_word(node, *own)
-
-
-def _is_computed(node: cst.BaseExpression) -> bool:
-    """Whether something is done to a batch before it is moved: what that gives is pinned no more."""
-    return any(isinstance(part, cst.Call | cst.BinaryOperation) for part in nodes.walk(node))
+    return node
 
 
 def _fix(node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Fix | None:

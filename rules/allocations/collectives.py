@@ -14,13 +14,13 @@ from ..syntax import is_word
 
 _TENSORS = {
     "all_gather": ("tensor_list", "tensor"),
-    "all_gather_into_tensor": ("output_tensor", "input_tensor"),
     "all_reduce": ("tensor",),
     "broadcast": ("tensor",),
     "reduce": ("tensor",),
-    "reduce_scatter_tensor": ("output", "input"),
 }
-"""Collectives that can be one for several tensors, and what their first arguments are called: tensors."""
+"""Collectives that can be one for several tensors, and what their first arguments are called: tensors. (One
+for the buffer of several would scatter it in other parts, or gather it in another order.)"""
+_TOGETHER = "_coalescing_manager"
 _BETWEEN = 4
 """Statements that may stand between two of them."""
 
@@ -37,14 +37,15 @@ class _Collective:
 
 
 class CollectivesInARow(Rule):
-    """One collective follows the other, where one could carry both tensors.
+    """Collectives follow each other that could be one.
 
     ## What it does
 
     Finds `dist.all_reduce`, `broadcast`, `all_gather` and their like in hot code that follow the same
     collective with the same operation and group, where nothing in between says that the second needs the
-    result of the first. One finding stands for a whole row of them. Collectives with `async_op=True` run
-    side by side and are left alone; one for each parameter of a loop is DG512.
+    result of the first. One finding stands for a whole row of them; it is a note where the tensors are known
+    to be of several dtypes. Collectives with `async_op=True`, or in a `_coalescing_manager`, run side by side
+    and are left alone; one for each parameter of a loop is DG512.
 
     ## Why it costs
 
@@ -67,7 +68,9 @@ class CollectivesInARow(Rule):
     loss, correct = both
     ```
 
-    Tensors of several shapes go into one flat buffer (`torch.cat` of what is flattened).
+    Tensors of several shapes go into one flat buffer (`torch.cat` of what is flattened). Counts among floats
+    go as `float64`, which is exact up to 2**53. Collectives work in place: where others hold the tensors,
+    copy the results back (`self.total.copy_(both[0])`).
 
     ## Fix safety
 
@@ -85,17 +88,22 @@ class CollectivesInARow(Rule):
         """The second of a row."""
         if not place.name(node).startswith("torch.distributed.") or works_on_host(place):
             return None
+        around = [item.item for outer in place.withs for item in outer.items]
+        if any(isinstance(one, cst.Call) and place.last_name(one) == _TOGETHER for one in around):
+            return None
         rows = _rows(place.block, place)
         row = next((row for row in rows if len(row) > 1 and row[1].call is node), None)
         if row is None:
             return None
         left = len(row) - 2
-        more = f", and {left} more of its like" if left else ""
+        more = f" (and {left} more follow{'s' if left == 1 else ''})" if left else ""
+        dtypes = {place.kind(tensor).dtype for one in row for tensor in one.tensors} - {""}
         return place.finding(
             node,
-            f"`{place.short(node)}` sends a message of its own after `{place.short(row[0].call)}`{more}: "
-            "each pays for Python, a launch and a round through the network. Put the tensors into one "
-            "buffer (`torch.stack`, or `torch.cat` of flat ones) and send that",
+            f"`{place.short(node)}` follows `{place.short(row[0].call)}`{more}: each collective costs Python "
+            "time, a launch and a network round trip. Put the tensors into one buffer of one dtype "
+            "(`torch.stack`, or `torch.cat` of flat ones), send that, and take the results out of it",
+            certainty="note" if len(dtypes) > 1 else "sure",
         )
 
 
@@ -170,28 +178,46 @@ def _can_join(
         for one in sent
         for other in asked
     )
+    settings = {name.value for arg in last.call.args for name in nodes.names_in(arg)}
+    settings -= {name.value for tensor in last.tensors for name in nodes.names_in(tensor)}
+    rebound = {
+        target.value
+        for statement in between
+        for node in nodes.walk(statement)
+        for target in nodes.bound_by(node)
+        if isinstance(target, cst.Name)
+    }
     return (
         apart
+        and not settings & rebound
         and (row[0].name, row[0].others) == (last.name, last.others)
         and not any(_mentions(one, tensor, place) for one in between for tensor in last.tensors)
     )
 
 
 def _sends(statement: cst.CSTNode, place: Place) -> bool:
-    """Whether a statement has processes meet."""
+    """Whether a statement has processes meet; to ask how many there are is no meeting."""
     return any(
-        isinstance(call, cst.Call) and place.name(call).startswith("torch.distributed.")
+        isinstance(call, cst.Call)
+        and place.name(call).startswith("torch.distributed.")
+        and not place.last_name(call).startswith(("get_", "is_"))
         for call in nodes.walk(statement)
     )
 
 
 def _mentions(statement: cst.CSTNode, tensor: cst.BaseExpression, place: Place) -> bool:
-    """Whether a statement speaks of a tensor, or binds the name that it is reached by."""
+    """Whether a statement speaks of a tensor, binds the name that it is reached by, or has what holds it do
+    something."""
     owner = place.dotted(_owner(tensor))
-    root = owner.partition(".")[0]
+    root, _, held = owner.partition(".")
     for node in nodes.walk(statement):
         if isinstance(node, cst.Name | cst.Attribute) and place.dotted(node) == owner:
             return True
+        if held and isinstance(node, cst.Call):
+            receiver = place.receiver(node)
+            given = [a.value for a in node.args]
+            if any(one is not None and is_word(one, root) for one in (receiver, *given)):
+                return True
         if any(isinstance(t, cst.Name) and t.value == root for t in nodes.bound_by(node)):
             return True
     return False

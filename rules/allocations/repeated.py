@@ -9,7 +9,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..syncs.waits import works_on_host
-from ..syntax import contains
+from ..syntax import contains, is_word
 from .devices import move_target
 from .uses import is_written_to
 
@@ -21,7 +21,7 @@ _COMPUTES = frozenset(
 )
 """Functions and methods that launch something, and always give the same for the same."""
 _RESHAPES = frozenset(
-    "bool clone contiguous expand flatten float half int long permute repeat reshape squeeze t to transpose "
+    "bool contiguous expand flatten float half int long permute repeat reshape squeeze t to transpose "
     "type_as unsqueeze view".split()
 )
 """Those that mostly make a view, or convert what may need no conversion: a microsecond or two."""
@@ -32,8 +32,12 @@ _ASKS = frozenset({"dim", "len", "numel", "size"})
 _SETTINGS = frozenset({"device", "dtype"})
 _FEW = 2
 """Rounds that are not worth a word."""
-_LEARNS = frozenset({"backward", "step", "update"})
-"""What is called where tensors change without being named."""
+_LEARNS = frozenset({"backward", "grad", "manual_backward", "replay", "step", "update", "vjp"})
+"""What is called where tensors change without being named, or where each iteration needs a graph of its
+own."""
+_KEEPS = frozenset("add append debug error extend info insert print put warning write".split())
+"""Calls for their effect that leave alone what they are given."""
+_CONSTANTS = frozenset({"False", "None", "True"})
 
 
 class SameInEveryRound(Rule):
@@ -43,8 +47,9 @@ class SameInEveryRound(Rule):
 
     Finds calls of torch, and of methods of tensors, in loops and comprehensions of hot code, where nothing
     that they are given changes in the loop. Code under a condition in the loop is left alone, and so is a
-    loop that learns: where an optimizer takes steps, tensors change without being named. In code that runs
-    once per step, what only reshapes or converts is left alone as well.
+    loop that learns, or replays a CUDA graph: there tensors change without being named. Left alone, too, is
+    what is listed as it is (`[x.exp() for _ in range(n)]`: tensors of their own may be wanted), and in code
+    that runs once per step what only reshapes or converts.
 
     ## Why it costs
 
@@ -78,7 +83,9 @@ class SameInEveryRound(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """The largest call that is the same in every round."""
-        if not place.loops or not place.on_device(node) or works_on_host(place):
+        if not place.loops or place.scene.deferred:
+            return None
+        if not place.on_device(node) or works_on_host(place):
             return None
         loop = place.loops[-1]
         if _is_short(loop, place) or not _repeats(node, loop, place):
@@ -88,13 +95,15 @@ class SameInEveryRound(Rule):
             if isinstance(parent, cst.Call) and _repeats(parent, loop, place):
                 return None
             parent = place.parent(parent)
-        if is_written_to(node, place) or _is_conditional(node, loop) or _learns(loop, place):
+        if is_written_to(node, place) or _is_listed(node, place) or _is_conditional(node, loop):
+            return None
+        if _learns(loop, place) or _is_handed_on(node, loop, place):
             return None
         if not _is_dear(node, place) and not place.per_call:
             return None
         return place.finding(
             node,
-            f"`{place.short(node)}` is the same in every iteration of the loop, and is computed in each; "
+            f"`{place.short(node)}` does not change inside the loop, but is recomputed in every iteration; "
             "compute it once, before the loop",
         )
 
@@ -139,7 +148,7 @@ def _data(node: cst.Call, place: Place) -> Iterator[cst.Name]:
     return (
         name
         for name in nodes.names_in(node)
-        if id(name) not in known and place.name(name) not in _ASKS
+        if id(name) not in known and place.name(name) not in _ASKS | _CONSTANTS
     )
 
 
@@ -151,6 +160,8 @@ def _is_pure(call: cst.Call, place: Place) -> bool:
     receiver = place.receiver(call)
     if receiver is None:
         return last in _ASKS
+    if last in _MOVES and (not call.args or place.argument(call, None, "copy") is not None):
+        return False  # to the current device, or into memory of its own
     return place.is_tensor(receiver) and last in _COMPUTES | _RESHAPES | _MOVES | _ASKS
 
 
@@ -165,8 +176,34 @@ def _is_dear(node: cst.Call, place: Place) -> bool:
 def _is_conditional(node: cst.CSTNode, loop: cst.CSTNode) -> bool:
     """Whether a loop reaches a node only under a condition."""
     body = loop.body if isinstance(loop, cst.For | cst.While) else loop
-    branches = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation)
+    branches = (cst.If, cst.IfExp, cst.Match, cst.Try, cst.TryStar, cst.BooleanOperation)
     return any(isinstance(one, branches) and contains(one, node) for one in nodes.walk(body))
+
+
+def _is_listed(node: cst.Call, place: Place) -> bool:
+    """Whether what a call makes is all that a comprehension lists, or that is put into a list."""
+    parent = place.parent(node)
+    if isinstance(parent, cst.ListComp):
+        return parent.elt is node
+    return (
+        isinstance(parent, cst.Call)
+        and parent is not node.func
+        and place.last_name(parent) in ("append", "insert")
+    )
+
+
+def _is_handed_on(node: cst.Call, loop: cst.CSTNode, place: Place) -> bool:
+    """Whether a loop gives a tensor that a call works on to what may write into it: a call that is made for
+    its effect, a kernel, an operator of torch's library."""
+    names = {name.value for name in _data(node, place)}
+    effects = {id(one.value) for one in nodes.walk(loop) if isinstance(one, cst.Expr)}
+    for call in nodes.walk(loop):
+        if not isinstance(call, cst.Call) or place.last_name(call) in _KEEPS:
+            continue
+        kernel = isinstance(call.func, cst.Subscript) or place.name(call).startswith("torch.ops.")
+        if (kernel or id(call) in effects) and any(is_word(a.value, *names) for a in call.args):
+            return True
+    return False
 
 
 def _learns(loop: cst.CSTNode, place: Place) -> bool:

@@ -50,17 +50,12 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
         if isinstance(node, cst.Name):
             if node.value == name and id(node) not in bound:
                 found.reads.append(node)
-        elif isinstance(node, cst.Attribute):
+            continue
+        if isinstance(node, cst.AssignTarget | cst.AugAssign):
+            bound.add(id(node.target))
+        if isinstance(node, cst.Attribute):
             found.written |= _is_in_place(node) and meant(node.value)
-        elif isinstance(node, cst.Call):
-            found.written |= any(meant(given) for given in nodes.filled_by(node))
-        elif isinstance(node, cst.AssignTarget | cst.AugAssign):
-            target = node.target
-            bound.add(id(target))
-            if isinstance(target, cst.Subscript):
-                found.written |= meant(target.value)
-            elif isinstance(node, cst.AugAssign):
-                found.written |= meant(target)
+        found.written |= any(map(meant, nodes.written_by(node)))
     return found
 
 

@@ -537,11 +537,17 @@ def _names_in(node: cst.CSTNode) -> set[str]:
 def _changed_in(loop: cst.CSTNode) -> set[str]:
     """Names that a loop binds, writes through, or on which it calls methods that change them."""
     found: set[str] = set()
+    written: set[str] = set()
+    rows: list[tuple[set[str], str]] = []
     for node in nodes.walk(loop):
-        for target in nodes.changed_by(node):
-            while isinstance(target, cst.Subscript):
-                target = target.value
-            name = dotted(target)
-            if name:
-                found.add(name)
-    return found
+        found |= _dotted_of(nodes.changed_by(node))
+        written |= _dotted_of(nodes.written_by(node))
+        if isinstance(node, cst.For | cst.CompFor):
+            rows += [(_names_in(node.target), whole) for whole in _dotted_of([node.iter])]
+    # Who writes into rows writes into the tensor that they are taken from.
+    return found | {whole for names, whole in rows if names & written}
+
+
+def _dotted_of(changed: Iterable[cst.BaseExpression]) -> set[str]:
+    """The dotted names of tensors and other things, without what only takes a part of them."""
+    return {name for one in changed if (name := dotted(nodes.whole_of(one)))}

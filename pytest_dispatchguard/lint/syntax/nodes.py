@@ -113,20 +113,84 @@ _CHANGING = frozenset("append extend pop update add insert clear remove step".sp
 
 
 def changed_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What a node by itself binds, or changes in place by a method: `x` of ``x.append(1)``, ``x.add_(1)``."""
+    """What a node by itself binds, or changes in place: `x` of ``x.append(1)``, ``x.add_(1)``,
+    ``x.view(-1)[0] = 1``."""
     yield from bound_by(node)
-    if not isinstance(node, cst.Call):
+    yield from written_by(node)
+    called = node.func if isinstance(node, cst.Call) else None
+    if isinstance(called, cst.Attribute) and called.attr.value in _CHANGING:
+        yield called.value
+
+
+def written_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The tensors and containers that a node by itself writes into: `x` of ``x[0] = 1``, ``x.data = y``,
+    ``x += 1``, ``x.view(-1).add_(1)``, ``nn.init.zeros_(x)``, ``F.relu(x, inplace=True)``,
+    ``torch.add(y, z, out=x)``."""
+    if isinstance(node, cst.AugAssign):
+        yield whole_of(node.target)
+    elif isinstance(node, cst.Call):
+        yield from map(whole_of, filled_by(node))
+        yield from map(whole_of, _written_in_place(node))
+    else:
+        for target in bound_by(node):
+            whole = whole_of(target)
+            if whole is not target:
+                yield whole
+
+
+_VIEWS = frozenset(
+    "as_strided chunk contiguous detach diagonal expand flatten narrow numpy permute reshape select split "
+    "squeeze swapaxes t transpose unbind unflatten unfold unsqueeze view view_as".split()
+)
+"""Methods whose results share the memory of a tensor, or may."""
+_SAME_MEMORY = frozenset({"H", "T", "data", "imag", "mH", "mT", "real"})
+_OF_FUNCTIONS = frozenset({"F", "functional", "init", "torch"})
+"""Modules with functions that write into what they are given, by their last names."""
+
+
+def whole_of(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What an expression is a part or a view of: `x` of ``x[0]``, ``x.data``, ``x.view(-1)[0]``."""
+    while True:
+        part = node.func if isinstance(node, cst.Call) else node
+        names = _VIEWS if part is not node else _SAME_MEMORY
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(part, cst.Attribute) and part.attr.value in names:
+            node = part.value
+        else:
+            return node
+
+
+def _written_in_place(call: cst.Call) -> Iterator[cst.BaseExpression]:
+    """What a call writes into, as its name ends in an underscore, or as it is told to."""
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    told = any(
+        arg.keyword is not None
+        and arg.keyword.value == "inplace"
+        and isinstance(arg.value, cst.Name)
+        and arg.value.value == "True"
+        for arg in call.args
+    )
+    ends = isinstance(name, cst.Name) and name.value.endswith("_") and not name.value.endswith("__")
+    if not told and not ends:
         return
-    yield from filled_by(node)
-    if isinstance(node.func, cst.Attribute):
-        method = node.func.attr.value
-        if method in _CHANGING or (method.endswith("_") and not method.endswith("__")):
-            yield node.func.value
+    if isinstance(call.func, cst.Attribute):
+        owner = call.func.value
+        last = owner.attr if isinstance(owner, cst.Attribute) else owner
+        if not isinstance(last, cst.Name) or last.value not in _OF_FUNCTIONS:
+            if ends:
+                yield owner
+            return
+    first = call.args[0].value if call.args else None
+    if isinstance(first, cst.List | cst.Tuple):
+        yield from (element.value for element in first.elements)
+    elif first is not None:
+        yield first
 
 
 _COLLECTIVES = frozenset(
-    "all_reduce broadcast recv irecv all_gather all_gather_into_tensor reduce_scatter reduce_scatter_tensor "
-    "all_to_all_single".split()
+    "all_reduce broadcast recv irecv all_gather all_gather_into_tensor reduce reduce_scatter "
+    "reduce_scatter_tensor scatter all_to_all all_to_all_single".split()
 )
 """They put what the processes have into the tensor that they are given first."""
 _TO_FILL = frozenset({"out", "output", "output_tensor"})
@@ -142,10 +206,7 @@ def filled_by(call: cst.Call) -> Iterator[cst.BaseExpression]:
         if given == "out" or (
             collective and (given in _TO_FILL or (given in ("", "tensor") and i == 0))
         ):
-            filled = arg.value
-            while isinstance(filled, cst.Subscript):
-                filled = filled.value
-            yield filled
+            yield whole_of(arg.value)
 
 
 def _parts(target: cst.CSTNode) -> Iterator[cst.BaseExpression]:

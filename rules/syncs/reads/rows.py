@@ -6,6 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Comprehension, Finding, Place, Rounds, Rule, nodes
 
+from ...allocations.uses import is_written_to
 from ...syntax import names_in
 from ..waits import works_on_host
 
@@ -17,7 +18,8 @@ class LaunchPerRow(Rule):
 
     Finds loops and comprehensions over a `range` around operations on `x[i]` or `x.narrow(0, i, 1)`, in hot
     code. It is a note: the author has to find a way to work on all rows at once. A comprehension that only
-    lists views of the rows is a finding: `x.unbind()` and `x.split(1)` make them all in one call.
+    lists the views of all rows, which nobody writes to, is a finding: `x.unbind()` and `x.split(1)` make them
+    in one call.
 
     ## Why it costs
 
@@ -71,18 +73,21 @@ class LaunchPerRow(Rule):
         ]
         if not worked:
             return None
-        if isinstance(node, cst.BaseComp) and _lists_views(node, worked[0], place):
+        views = (
+            _all_views(node, worked[0], counted, place) if isinstance(node, cst.BaseComp) else ""
+        )
+        if views:
             return place.finding(
                 worked[0],
                 f"Every iteration over `{place.short(counted, 32)}` makes a view of one row; "
-                f"`{_all_views(worked[0], place)}` makes all views in one call",
+                f"`{views}` makes all views in one call",
             )
         return place.finding(
             worked[0],
             f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every "
             "iteration "
-            f"(`{place.short(worked[0], 32)}`). Work on all rows at once; if that cannot be, one "
-            "`.unbind()` before the loop makes all views in one call.",
+            f"(`{place.short(worked[0], 32)}`). Work on all rows at once; if that is not possible, one "
+            "`.unbind()` before the loop makes all views in one call, for rows that are only read.",
             certainty="note",
         )
 
@@ -90,38 +95,109 @@ class LaunchPerRow(Rule):
 _RESHAPES = frozenset("flatten reshape squeeze unsqueeze view".split())
 
 
-def _lists_views(node: cst.BaseComp, row: cst.CSTNode, place: Place) -> bool:
-    """Whether a comprehension makes nothing but views of rows, by index or `narrow`, all of them."""
+def _all_views(node: cst.BaseComp, row: cst.CSTNode, counted: cst.Call, place: Place) -> str:
+    """What makes the views that a comprehension lists, in one call (`x.unbind()`, `x.split(1)`), where it
+    lists nothing but the views of all rows, in order; else nothing."""
     part = node.elt if isinstance(node, cst.ListComp | cst.GeneratorExp) else None
     if part is None or node.for_in.ifs or node.for_in.inner_for_in is not None:
-        return False
+        return ""
     while isinstance(part, cst.Call) and part is not row and isinstance(part.func, cst.Attribute):
         if part.func.attr.value not in _RESHAPES:
-            return False
+            return ""
         part = part.func.value
-    if isinstance(part, cst.Subscript):
-        return part is row and sum(not _is_whole(at.slice) for at in part.slice) == 1
+    if part is not row or is_written_to(node, place):
+        return ""
+    made = _by_index(part, node, place) or _by_method(part, node, place)
+    if made is None or not _counts_all(counted, made[0], made[1], place):
+        return ""
+    owner, dim, method, arguments = made
+    given = ", ".join([*arguments, *([str(dim)] if dim else [])])
+    shown = f"{place.short(owner, 24)}.{method}({given})"
+    return f"list({shown})" if isinstance(node, cst.ListComp) else shown
+
+
+_Made = tuple[cst.BaseExpression, int, str, tuple[str, ...]]
+"""The tensor, the dimension that is counted through, and the call that makes all views."""
+
+
+def _by_index(row: cst.CSTNode, node: cst.BaseComp, place: Place) -> _Made | None:
+    """Of `x[i]` and `x[:, i]`, with the bare counter."""
+    if not isinstance(row, cst.Subscript):
+        return None
+    at = [element.slice for element in row.slice]
+    places = [i for i, index in enumerate(at) if not _is_whole(index)]
+    ellipses = [i for i, index in enumerate(at) if _is_ellipsis(index)]
+    if len(places) != 1 or len(ellipses) > 1:
+        return None
+    index, dim = at[places[0]], places[0]
+    if not isinstance(index, cst.Index) or not place.same(index.value, node.for_in.target):
+        return None
+    if ellipses and ellipses[0] < dim:
+        dim -= len(at)
+    return row.value, dim, "unbind", ()
+
+
+def _by_method(row: cst.CSTNode, node: cst.BaseComp, place: Place) -> _Made | None:
+    """Of `x.select(dim, i)` and `x.narrow(dim, i, 1)`, with the bare counter."""
+    if not isinstance(row, cst.Call) or place.last_name(row) not in ("narrow", "select"):
+        return None
+    of_torch = place.is_torch(row, "narrow", "select")
+    owner = place.argument(row, 0, "input") if of_torch else place.receiver(row)
+    given = [a.value for a in row.args if a.keyword is None and not a.star][int(of_torch) :]
+    narrow = place.last_name(row) == "narrow"
+    if owner is None or len(row.args) - int(of_torch) != len(given) or len(given) != 2 + narrow:
+        return None
+    dim = _number(given[0])
+    if dim is None or not place.same(given[1], node.for_in.target):
+        return None
+    if narrow:
+        return (owner, dim, "split", ("1",)) if _number(given[2]) == 1 else None
+    return owner, dim, "unbind", ()
+
+
+def _counts_all(counted: cst.Call, owner: cst.BaseExpression, dim: int, place: Place) -> bool:
+    """Whether a `range` counts through all of a dimension of a tensor."""
+    stop = counted.args[0].value if len(counted.args) == 1 else None
+    held = place.value_of(stop) if isinstance(stop, cst.Name) else None
+    stop = held if held is not None else stop
+    if isinstance(stop, cst.Subscript) and isinstance(stop.value, cst.Attribute):
+        index = stop.slice[0].slice if len(stop.slice) == 1 else None
+        return (
+            stop.value.attr.value == "shape"
+            and place.same(stop.value.value, owner)
+            and isinstance(index, cst.Index)
+            and _number(index.value) == dim
+        )
+    if not isinstance(stop, cst.Call) or len(stop.args) != 1:
+        return False
+    if place.name(stop) == "len":
+        return dim == 0 and place.same(stop.args[0].value, owner)
+    receiver = place.receiver(stop)
     return (
-        part is row and isinstance(part, cst.Call) and place.last_name(part) in ("narrow", "select")
+        place.last_name(stop) == "size"
+        and receiver is not None
+        and place.same(receiver, owner)
+        and _number(stop.args[0].value) == dim
     )
+
+
+def _number(node: cst.BaseExpression) -> int | None:
+    """The number that a literal is."""
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        number = _number(node.expression)
+        return None if number is None else -number
+    return node.evaluated_value if isinstance(node, cst.Integer) else None
 
 
 def _is_whole(index: cst.BaseSlice) -> bool:
     """Whether an index takes all there is: `:` or `...`."""
     if isinstance(index, cst.Slice):
         return index.lower is None and index.upper is None and index.step is None
+    return _is_ellipsis(index)
+
+
+def _is_ellipsis(index: cst.BaseSlice) -> bool:
     return isinstance(index, cst.Index) and isinstance(index.value, cst.Ellipsis)
-
-
-def _all_views(row: cst.CSTNode, place: Place) -> str:
-    """What makes the views of all rows: `x.unbind()`, `x.split(1)`."""
-    if isinstance(row, cst.Subscript):
-        return f"{place.short(row.value, 24)}.unbind({'' if len(row.slice) == 1 else 'dim'})"
-    assert isinstance(row, cst.Call)
-    torch = place.is_torch(row, "narrow", "select")
-    owner = place.argument(row, 0, "input") if torch else place.receiver(row)
-    of = f"{place.short(owner, 24)}." if owner is not None else ""
-    return f"{of}unbind(dim)" if place.last_name(row) == "select" else f"{of}split(1, dim)"
 
 
 def _taken_from(
