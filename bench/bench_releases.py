@@ -1,12 +1,13 @@
 """Published Keras releases, each held against the one before: what became dearer, what cheaper, how surely.
 
-    python bench/bench_releases.py [FOLDER]      # some 15 minutes; FOLDER keeps the wheels
+    python bench/bench_releases.py [FOLDER]      # some 22 minutes; FOLDER keeps the wheels
+    python bench/bench_releases.py FOLDER --from 3.14.1 --to 3.15.0 --times 8     # one step, again and again
 
 A git repository is made with one commit for each release. At each commit `pytest --overhead-against=HEAD~1`
 measures five calls on 4 rows (Dense, ReLU, Identity, add, softmax): processes of both releases take turns.
-All is done twice, and the second answer is held against the first. torch and the plugin are those of this
-environment; what else Keras needs is installed beside. Written to bench/results/releases.json and
-releases.md.
+All is done twice (or `--times`), and each answer is held against the first. torch and the plugin are those of
+this environment; what else Keras needs is installed beside. Written to bench/results/releases.json and
+releases.md (or `--output`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -42,7 +44,6 @@ VERSIONS = (
 CALLS = ("Dense", "ReLU", "Identity", "add", "softmax")
 WIDEST = 0.03
 """Half of an interval, at most."""
-TIMES = 2
 
 SUITE = """\
 import os
@@ -81,13 +82,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", nargs="?", type=Path, help="keeps the wheels")
+    parser.add_argument("--from", dest="first", choices=VERSIONS[:-1], default=VERSIONS[0])
+    parser.add_argument("--to", dest="last", choices=VERSIONS[1:], default=VERSIONS[-1])
+    parser.add_argument(
+        "--times", type=int, default=2, help="answers to each question (default: 2)"
+    )
     parser.add_argument("--output", type=Path, default=RESULTS / "releases.json")
     options = parser.parse_args(arguments)
+    versions = VERSIONS[VERSIONS.index(options.first) : VERSIONS.index(options.last) + 1]
+    if len(versions) < 2:
+        parser.error("--to: a release after that of --from")
     kept: dict[str, Any] = {}
 
     def measured() -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="bench-releases-") as scratch:
-            kept.update(measure(options.folder or Path(scratch) / "wheels", Path(scratch)))
+            wheels = options.folder or Path(scratch) / "wheels"
+            kept.update(measure(wheels, Path(scratch), versions, options.times))
         return kept
 
     status = study(
@@ -96,16 +106,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status or int(bool(wrong(kept)))
 
 
-def measure(wheels: Path, scratch: Path) -> dict[str, Any]:
-    """The answers of all steps, twice."""
-    found = sources(wheels, VERSIONS)
+def measure(wheels: Path, scratch: Path, versions: Sequence[str], times: int) -> dict[str, Any]:
+    """The answers of all steps, so many times."""
+    found = sources(wheels, versions)
     beside = dependencies(wheels, found)
     folder = scratch / "repository"
     commits = repository(folder, found)
     os.environ.update(KERAS_BACKEND="torch", PYTHONPATH=f"{folder}{os.pathsep}{beside}")
     rows: list[dict[str, Any]] = []
-    for turn in range(TIMES):
-        for older, newer in pairwise(VERSIONS):
+    for turn in range(times):
+        for older, newer in pairwise(versions):
             git(folder, "checkout", "-q", commits[newer])
             step = f"{older} to {newer}"
             told, seconds = own_rows(
@@ -127,7 +137,7 @@ def measure(wheels: Path, scratch: Path) -> dict[str, Any]:
                         "seconds": round(seconds[node], 1),
                     }
                 )
-            print(f"bench_releases: {step}, {turn + 1} of {TIMES}", file=sys.stderr, flush=True)
+            print(f"bench_releases: {step}, {turn + 1} of {times}", file=sys.stderr, flush=True)
     return {"rows": rows}
 
 
@@ -171,6 +181,14 @@ def half_width(change: Mapping[str, float]) -> float:
     return (change["high"] - change["low"]) / 2 / change["value"]
 
 
+def apart(answered: Iterable[Sequence[Mapping[str, Any]]]) -> str:
+    """The standard deviation of answers to the same question, over several questions."""
+    logs = [[math.log(row["change"]["value"]) for row in rows] for rows in answered]
+    if any(len(of_one) < 2 for of_one in logs):
+        return ""
+    return f"{math.sqrt(statistics.fmean(map(statistics.variance, logs))):.2%}"
+
+
 def wrong(results: Mapping[str, Any]) -> list[str]:
     """What must hold and does not."""
     out = []
@@ -189,7 +207,7 @@ def wrong(results: Mapping[str, Any]) -> list[str]:
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """The table: each step's factors, twice, and the product of all steps."""
+    """The table: each step's factors, how far answers are apart, and the product of all steps."""
     found = answers(results)
     steps = list(dict.fromkeys(step for step, _ in found))
     rows = []
@@ -199,7 +217,7 @@ def page(results: Mapping[str, Any]) -> str:
             changes = [row["change"] for row in found[step, call]]
             wide = max(map(half_width, changes))
             cells.append(" / ".join(f"{c['value']:.3f}" for c in changes) + f" ±{wide:.1%}")
-        rows.append([step, *cells])
+        rows.append([step, *cells, apart(found[step, call] for call in CALLS)])
     whole = [
         f"{math.prod(found[step, call][0]['change']['value'] for step in steps):.3f}"
         for call in CALLS
@@ -211,12 +229,13 @@ def page(results: Mapping[str, Any]) -> str:
     last = [f"{found[steps[-1], call][0]['subject_us']:.1f} µs" for call in CALLS]
     seconds = [row["seconds"] for row in results["rows"]]
     body = [
-        "How many times what a call took in the release before it takes now: the first answer, the second,",
-        f"and the wider of their half intervals (99.9%). At most {max(seconds):.1f} s a test.",
+        "How many times what a call took in the release before it takes now: the answers, one after the",
+        "other, and the widest of their half intervals (99.9%). In the last column the standard deviation of",
+        f"answers to the same question, of all five calls. At most {max(seconds):.1f} s a test.",
         "",
         *table(
-            ["step", *CALLS],
-            [*rows, ["all steps", *whole], ["instructions", *counted], ["now", *last]],
+            ["step", *CALLS, "apart"],
+            [*rows, ["all steps", *whole, ""], ["instructions", *counted, ""], ["now", *last, ""]],
         ),
     ]
     title = "Keras releases, one after the other"
