@@ -320,6 +320,18 @@ def entry(x):
 """Dies when it is timed, not while it is counted."""
 
 
+def test_a_subject_may_have_another_name_in_the_base(repository: Repository, run: Any) -> None:
+    repository.source.write_text(LIBRARY.replace("entry", "before"))
+    test = repository.path / "tests" / "test_library.py"
+    test.write_text(TESTS.replace(" entry", " before").replace("(entry", "(before"))
+    repository.git("commit", "--quiet", "-am", "under another name")
+    test.write_text(TESTS)
+    repository.source.write_text(SLOWER)
+    run()
+    told = row(repository)
+    assert told["base"]["change"] is not None, told["reason"]
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -329,8 +341,10 @@ def entry(x):
             marks=pytest.mark.thorough,
         ),
         ("os.kill(os.getpid(), 9)", "the process that measured it was killed by SIGKILL"),
-        ("raise KeyError('lost')", "it could not be timed there"),
-        pytest.param("time.sleep(30)", "without an answer", marks=pytest.mark.thorough),
+        ("raise KeyError('lost')", "library.py:10: KeyError: 'lost'"),
+        pytest.param(
+            "time.sleep(30)", "HEAD could not be timed: the process", marks=pytest.mark.thorough
+        ),
     ],
     ids=["exits", "killed", "raises", "hangs"],
 )

@@ -35,6 +35,8 @@ from pytest_dispatchguard.runtime.compiled.counts import failure
 from pytest_dispatchguard.runtime.counters import counters
 from pytest_dispatchguard.runtime.torch_private.compiler import without_trace_logs
 
+_PATIENCE = 0.8
+"""As part of the time after which a process that says nothing is ended, how long another waits for it."""
 _MOST_OF_A_KIND = 5
 """The most messages of one kind about the budget file; the rest is counted."""
 
@@ -126,13 +128,17 @@ def _in_lockstep(
 ) -> SettledTest:
     """Times subjects by turns with the process of another revision."""
     assert asked.turns is not None
-    partner = Partner(asked.turns, request.meeting, request.timeout)
+    # Shorter than the time after which a silent process is ended, so that who only waits says so first.
+    partner = Partner(asked.turns, request.meeting, request.timeout * _PATIENCE)
     known = {subject.name: subject for subject in subjects}
     samples: dict[int, list[Sample]] = {}
     seconds = request.seconds / len(request.subjects)
     with without_trace_logs():
         for number, name in enumerate(request.subjects):
-            subject = known[name]
+            # A test's only subject may have another name in the other revision.
+            subject = known.get(name) or (subjects[0] if len(subjects) == 1 else None)
+            if subject is None:
+                raise UserError(f"the test has no subject {name} there")
             with subject.in_mode():
                 subject.prepare()
                 turns = turns_of(subject.call, subject.reference, subject.fresh, here(device))

@@ -33,6 +33,8 @@ from pytest_dispatchguard.runtime.code.placement import at_some_depth
 _MESSAGE = Struct("<BIq")
 """What is said, in which meeting, and a number."""
 HELLO, READY, GO, DONE, STOP, LOST = range(6)
+THE_OTHER = "the other revision"
+"""Whom a process blames that only waited."""
 _WARM = 8
 """Of a block, so many parts are called before it, untimed: while it slept the other used the caches."""
 _LEAST_WARM = 2
@@ -88,7 +90,7 @@ class Partner:
         while True:
             left = until - time.monotonic()
             if left <= 0 or not select.select([self.ends.reading], [], [], left)[0]:
-                raise UserError(said_nothing("the other revision", self.patience))
+                raise UserError(said_nothing(THE_OTHER, self.patience))
             # Both ends write whole messages, which are shorter than what a pipe may divide.
             heard = os.read(self.ends.reading, _MESSAGE.size)
             if len(heard) < _MESSAGE.size:
@@ -102,7 +104,7 @@ class Partner:
 
 
 def _lost() -> UserError:
-    return UserError("the process of the other revision is gone")
+    return UserError(f"the process of {THE_OTHER} is gone")
 
 
 @dataclass(slots=True)
@@ -212,7 +214,8 @@ def lead(turns: Turns, partner: Partner, seconds: float, confidence: float) -> S
     with undisturbed(), _on_one_core():
         own = turns.calibrate()
         partner.say(HELLO, own)
-        turns.loops = max(1, min(own, partner.hear(HELLO)[1]))
+        # As many in both, and in neither fewer than its block takes.
+        turns.loops = max(1, own, partner.hear(HELLO)[1])
         partner.say(READY, turns.loops)
         start = clock()
         look, looks = _FIRST_LOOK, 0

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Literal
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
-from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
+from pytest_dispatchguard.measure.timing.lockstep import LOST, THE_OTHER, Ends, Partner
 from pytest_dispatchguard.measure.timing.measurements import measurement
 from pytest_dispatchguard.measure.timing.pairs import (
     MOST_PAIRS,
@@ -22,8 +22,9 @@ from pytest_dispatchguard.measure.timing.pairs import (
     over_pairs,
 )
 from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.reports import Found, failure, report_from
 from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
-from pytest_dispatchguard.measure.workers.workers import Worker
+from pytest_dispatchguard.measure.workers.workers import GRACE, Worker
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
@@ -112,10 +113,11 @@ def meet(
     they found. Whatever becomes of one of them, the other is told, and answers. Gives why each worker is
     gone; empty for one that is not.
 
-    They lead by turns: which of the two does makes some tenths of a percent, as the other comes to each of
-    its turns from sleep."""
+    They lead by turns, each pair of workers as often as the other way round: which of the two does makes some
+    tenths of a percent, as the other comes to each of its turns from sleep."""
     request = replace(request, meeting=next(_MEETINGS), subjects=tuple(names))
-    parts = _PARTS if found.pairs % 2 == 0 else _PARTS[::-1]
+    turned = (found.pairs + found.pairs // WORKER_PAIRS) % 2
+    parts = _PARTS[::-1] if turned else _PARTS
     asked = [replace(request, lockstep=part) for part in parts]
     answers: dict[int, Mapping[str, Any]] = {}
     waiting: list[int] = []
@@ -125,13 +127,23 @@ def meet(
             waiting.append(side)
         except UserError as error:
             answers[side] = {"gone": str(error)}
+    patience = request.timeout + GRACE
+    give_up, told = time.monotonic() + patience, False
     while waiting:
-        if not all(answer.get("samples") for answer in answers.values()):
+        if not told and not all(answer.get("samples") for answer in answers.values()):
+            told = True
             for side in waiting:
                 # Said with the ends of the one that it waits for.
                 Partner(ends[1 - side], request.meeting, 0.0).say(LOST)
         ready, _, _ = select.select([workers[side] for side in waiting], [], [], _TICK)
         tick()
+        if not ready and time.monotonic() > give_up:
+            for side in waiting:
+                workers[side].end()
+                answers[side] = {
+                    "gone": f"the worker said nothing for {patience:g} s and was ended"
+                }
+            break
         for side in [side for side in waiting if workers[side] in ready]:
             waiting.remove(side)
             try:
@@ -142,8 +154,9 @@ def meet(
         samples = unpack_samples(answers[side].get("samples") or {})
         for number, name in enumerate(names):
             known.setdefault(name, []).extend(samples.get(number, ()))
-    # The first to answer: the other can say no more than that it was left alone.
     lost = [(why, side == 0) for side, answer in answers.items() if (why := _why(answer))]
+    # One that only waited can say no more than that it was left alone.
+    lost.sort(key=lambda one: THE_OTHER in one[0])
     found.broken, found.here = lost[0] if lost else ("", False)
     found.pairs += 1
     return [str(answers[side].get("gone", "")) for side in (0, 1)]
@@ -152,7 +165,8 @@ def meet(
 def _why(answer: Mapping[str, Any]) -> str:
     """Why there is nothing; empty where there is."""
     if "samples" in answer:
-        return "" if answer["samples"] else "it could not be timed there"
+        reports = list(map(report_from, answer.get("reports", ())))
+        return "" if answer["samples"] else failure(Found(reports)) or "it could not be timed there"
     if "died" in answer:
         return f"the process that measured it {answer['died']}"
     return str(answer.get("missing") or answer.get("gone"))
@@ -189,17 +203,20 @@ def _meet(
 ) -> None:
     """Has one more pair of processes measure."""
     number = paired.pairs % max(sides[0].number, WORKER_PAIRS)
-    workers, ends = [], []
-    for side in sides:
-        try:
+    workers = []
+    side = sides[0]
+    try:
+        for side in sides:
+            side.worker(number)  # they import side by side
+        for side in sides:
             worker = side.worker(number)
             worker.wait(tick)
-        except UserError as error:
-            side.drop(number, str(error))
-            paired.broken, paired.here = str(error), side is sides[0]
-            return
-        workers.append(worker)
-        ends.append(side.ends(number))
+            workers.append(worker)
+    except UserError as error:
+        side.drop(number, str(error))
+        paired.broken, paired.here = str(error), side is sides[0]
+        return
+    ends = [side.ends(number) for side in sides]
     start = time.monotonic()
     gone = meet(workers, ends, request, names, paired, tick)
     paired.seconds += min(time.monotonic() - start, request.seconds)

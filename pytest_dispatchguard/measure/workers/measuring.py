@@ -108,6 +108,9 @@ class Measuring:
                 self._count_native(item, found)
                 self._take_apart(item, found)
         except pytest.fail.Exception as error:  # a plugin's time limit, while we wait
+            for side in (self.head, self.base):
+                if side is not None:
+                    side.abandon()
             found = Found(broken=str(error))
         if not found.reports:
             return [failed(item, f"{item.name} could not be measured: {found.broken}")]
@@ -227,6 +230,8 @@ class Measuring:
         for number, verdict in enumerate(found.verdicts):
             known = here.get(verdict.subject, here.get(""))
             base = there.get(verdict.subject)
+            if base is None and len(here) == len(there) == 1:
+                base = next(iter(there.values()))  # by another name
             if verdict not in failing or known is None or verdict.measured is None:
                 continue
             if known.layers is None:

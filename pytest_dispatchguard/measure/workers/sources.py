@@ -104,6 +104,13 @@ class Source:
         if ended is not None:
             ended.end()
 
+    def abandon(self) -> None:
+        """Ends workers that may still be measuring what nobody waits for any more. The next request starts
+        others."""
+        for worker in self._workers.values():
+            worker.end()
+        self._workers.clear()
+
     @property
     def imports(self) -> bool:
         """Whether a worker is not ready yet."""

@@ -25,7 +25,7 @@ PREFIX = "dispatchguard-worker-"
 CHILD = "child"
 """A file in that folder: the process that the worker has forked last."""
 _START_TIMEOUT = 600.0
-_GRACE = 30.0
+GRACE = 30.0
 """Extra seconds for a worker to report that a test was given up."""
 _PATIENCE = 2.0
 """Seconds a worker has to end by itself."""
@@ -93,7 +93,7 @@ class Worker:
 
     def receive(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
         """The answer to the request that was sent."""
-        answer = self._answer(request.timeout + _GRACE, tick)
+        answer = self._answer(request.timeout + GRACE, tick)
         self._refuse_strays(answer)
         return answer
 

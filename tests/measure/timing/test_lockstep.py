@@ -149,7 +149,7 @@ def test_fresh_state_is_made_before_every_block() -> None:
 
         def answering() -> None:
             other.hear(HELLO)
-            other.say(HELLO, 4)
+            other.say(HELLO, 20_000)
             other.hear(READY)
             while other.hear(GO, STOP)[0] == GO:
                 other.say(DONE, 1000)
@@ -159,5 +159,5 @@ def test_fresh_state_is_made_before_every_block() -> None:
         turns = turns_of(some(10), None, lambda: made.append(1))
         found = lead(turns, Partner(mine, 1, 20.0), 0.1, 0.99)
         thread.join()
-    assert found.loops[0] == 4
+    assert found.loops[0] == 20_000
     assert len(made) >= 2 * found.pairs

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
 import pytest
 
+from pytest_dispatchguard.measure.budgets.messages import Request
+from pytest_dispatchguard.measure.timing.lockstep import GO, Ends, Partner
+from pytest_dispatchguard.measure.timing.pairs import WORKER_PAIRS
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.lockstep import Paired
+from pytest_dispatchguard.measure.workers import lockstep
+from pytest_dispatchguard.measure.workers.lockstep import Paired, Pipes, meet
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
@@ -34,3 +43,71 @@ def test_too_few_pairs_say_what_broke(*, here: bool, place: str) -> None:
 
 def test_nothing_timed_is_told() -> None:
     assert Paired().told_of(VERDICT, BASE, 0.999).untimed == "it was not timed"
+
+
+@dataclass
+class Side:
+    """A worker that answers at once, or never."""
+
+    answer: dict[str, Any] | None
+    asked: list[Request] = field(default_factory=list)
+    ended: bool = False
+    pipe: tuple[int, int] = field(default_factory=os.pipe)
+
+    def send(self, request: Request, tick: Any) -> None:
+        self.asked.append(request)
+        if self.answer is not None:
+            os.write(self.pipe[1], b".")
+
+    def receive(self, request: Request, tick: Any) -> dict[str, Any]:
+        os.read(self.pipe[0], 1)
+        assert self.answer is not None
+        return self.answer
+
+    def fileno(self) -> int:
+        return self.pipe[0]
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def met(head: Side, base: Side, found: Paired, timeout: float = 60.0) -> tuple[list[str], Ends]:
+    pipes = Pipes()
+    ends = [pipes.of(0, base=False), pipes.of(0, base=True)]
+    request = Request("t.py::t", 1.0, 0.999, timeout)
+    return meet([head, base], ends, request, ["f"], found, lambda: None), ends[1]  # type: ignore[list-item]  # stand-ins
+
+
+WAITED = {"died": "said: the other revision said nothing for 1 s"}
+
+
+def test_a_worker_that_stays_silent_is_ended_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockstep, "GRACE", 0.1)
+    found = Paired()
+    silent = Side(None)
+    gone, ends = met(Side(WAITED), silent, found, timeout=0.1)
+    assert silent.ended
+    assert gone == ["", "the worker said nothing for 0.2 s and was ended"]
+    assert (found.broken, found.here) == (gone[1], False)
+    # It was told that nobody waits for it.
+    with pytest.raises(UserError, match="is gone"):
+        Partner(ends, silent.asked[0].meeting, 1.0).hear(GO)
+
+
+@pytest.mark.parametrize("hung_first", [True, False])
+def test_who_only_waited_is_not_blamed(*, hung_first: bool) -> None:
+    hung = {"died": "was given up after 60 s without an answer"}
+    found = Paired()
+    sides = (Side(hung), Side(WAITED)) if hung_first else (Side(WAITED), Side(hung))
+    met(*sides, found)
+    assert found.broken == f"the process that measured it {hung['died']}"
+    assert found.here is hung_first
+
+
+def test_each_pair_of_workers_is_led_by_both_sides() -> None:
+    found, head, base = Paired(), Side({"missing": "m"}), Side({"missing": "m"})
+    for _ in range(2 * WORKER_PAIRS):
+        met(head, base, found)
+    leads = [request.lockstep for request in head.asked]
+    assert sorted(leads) == ["follow"] * WORKER_PAIRS + ["lead"] * WORKER_PAIRS
+    assert all(leads[i] != leads[i + WORKER_PAIRS] for i in range(WORKER_PAIRS))
