@@ -62,9 +62,29 @@ FITS = {
         "def f(x: torch.Tensor, n: int):\n    return x[x != n].numel()\n",
         "`(x != n).sum()` counts",
     ),
+    "DG435-columns": (
+        "def f(x: torch.Tensor):\n    return [x[:, i] for i in range(x.size(1))]\n",
+        "`list(x.unbind(1))` makes all views in one call",
+    ),
+    "DG435-last": (
+        "def f(x: torch.Tensor):\n    return [x[..., i] for i in range(x.shape[-1])]\n",
+        "`list(x.unbind(-1))` makes all views in one call",
+    ),
+    "DG435-narrow": (
+        "def f(x: torch.Tensor):\n    return [x.narrow(1, i, 1) for i in range(x.shape[1])]\n",
+        "`list(x.split(1, 1))` makes all views in one call",
+    ),
+    "DG435-made": (
+        (
+            "def f(x: torch.Tensor, n: int):\n"
+            "    held = torch.empty(n, 4, device=x.device)\n"
+            "    return [held[i] for i in range(n)]\n"
+        ),
+        "`list(held.unbind())` makes all views in one call",
+    ),
     "DG435-rows": (
         "def f(x: torch.Tensor):\n    return [x[i] for i in range(x.shape[0])]\n",
-        "`x.unbind()` makes all views",
+        "`list(x.unbind())` makes all views",
     ),
     "DG416-of-a-list": (
         ("def f(xs: list[torch.Tensor], k: int):\n    return [xs[i].item() for i in range(k)]\n"),

@@ -158,6 +158,8 @@ def _by_method(row: cst.CSTNode, node: cst.BaseComp, place: Place) -> _Made | No
 def _counts_all(counted: cst.Call, owner: cst.BaseExpression, dim: int, place: Place) -> bool:
     """Whether a `range` counts through all of a dimension of a tensor."""
     stop = counted.args[0].value if len(counted.args) == 1 else None
+    if stop is not None and _made_with(stop, owner, dim, place):
+        return True
     held = place.value_of(stop) if isinstance(stop, cst.Name) else None
     stop = held if held is not None else stop
     if isinstance(stop, cst.Subscript) and isinstance(stop.value, cst.Attribute):
@@ -179,6 +181,21 @@ def _counts_all(counted: cst.Call, owner: cst.BaseExpression, dim: int, place: P
         and place.same(receiver, owner)
         and _number(stop.args[0].value) == dim
     )
+
+
+_FACTORIES = frozenset({"empty", "ones", "rand", "randn", "zeros"})
+
+
+def _made_with(stop: cst.BaseExpression, owner: cst.BaseExpression, dim: int, place: Place) -> bool:
+    """Whether a tensor was made with just this size: `torch.empty(n, 4)`, of `range(n)`."""
+    made = place.value_of(owner)
+    if not isinstance(made, cst.Call) or not place.is_torch(made, *_FACTORIES):
+        return False
+    sizes = [a.value for a in made.args if a.keyword is None and not a.star]
+    if len(sizes) == 1 and isinstance(sizes[0], cst.Tuple | cst.List):
+        sizes = [element.value for element in sizes[0].elements]
+    settled = not isinstance(stop, cst.Name) or place.assignments(stop.value) == 1
+    return settled and 0 <= dim < len(sizes) and place.same(sizes[dim], stop)
 
 
 def _number(node: cst.BaseExpression) -> int | None:

@@ -107,3 +107,42 @@ def test_what_nodes_bind(statement: str, bound: list[str]) -> None:
     module = parsed(statement + "\n")
     targets = [t for node in nodes.walk(module) for t in nodes.bound_by(node)]
     assert [module.code_for_node(t) for t in targets] == bound
+
+
+@pytest.mark.parametrize(
+    ("statement", "written"),
+    [
+        ("x[0] = 1", "x"),
+        ("x.data = y", "x"),
+        ("x.data[m] = 0", "x"),
+        ("x += 1", "x"),
+        ("x.data.sub_(y)", "x"),
+        ("x.view(-1)[i] = True", "x"),
+        ("self.x.diagonal().fill_(0)", "self.x"),
+        ("x[:, 0].zero_()", "x"),
+        ("nn.init.normal_(x)", "x"),
+        ("torch.nn.init.normal_(x)", "x"),
+        ("normal_(x)", "x"),
+        ("torch._foreach_add_([x, y], z)", "x y"),
+        ("F.relu(x, inplace=True)", "x"),
+        ("torch.add(y, z, out=x)", "x"),
+        ("dist.reduce(x, 0)", "x"),
+        ("x = y.add(z)", ""),
+        ("model(x).add_(y)", ""),
+        ("self.relu(x)", ""),
+        ("x.__len__()", ""),
+        ("F.relu(x, inplace=False)", ""),
+    ],
+)
+def test_what_is_written_into(statement: str, written: str) -> None:
+    found = {
+        nodes_text(target)
+        for node in nodes.walk(parsed(statement))
+        for target in nodes.written_by(node)
+        if isinstance(target, cst.Name | cst.Attribute)
+    }
+    assert found == set(written.split())
+
+
+def nodes_text(node: cst.CSTNode) -> str:
+    return cst.Module([]).code_for_node(node)
