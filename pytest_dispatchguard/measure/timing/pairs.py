@@ -28,11 +28,11 @@ _WORKERS_APART, _WORKERS_KNOWN = 0.004, 60
 """The standard deviation that pairs of workers have among each other, however often they are forked, and how
 many pairs that counts for. The same code was seen 0.2% apart; two answers to one question about releases that
 differ were seen further apart than that explains."""
-_OF_CHANGE = 0.02
+_OF_CHANGE = 0.04
 """The standard deviation of answers given at different times, as a part of what only the dearer revision does
 (58% of a call that came to take 42% of what it took). How dear that part is depends on how the machine does
-meanwhile, for minutes, so more pairs do not average it: three answers of some 45 pairs each about a release
-that cut calls to 20 to 43% were 0.7 to 1.7% apart within ten minutes."""
+meanwhile, for minutes, so more pairs do not average it: answers of some 45 pairs each about a release that
+cut calls to 20 to 43% were 0.7 to 1.7% apart within ten minutes, and 4% apart after ten minutes more."""
 _FAR = 2.5
 """So many standard deviations from the median a pair counts at most: one in a hundred was in a slow state, 10
 to 27% off, as the interpreter had specialized its code in another way."""
