@@ -195,8 +195,8 @@ def test_a_review(requests: Requests) -> None:
     (slower,) = requests.run("In review", "dispatchguard", "slower")
     assert [ran.status for ran in slower.ran] == [0, 0, 0, 0, 1]
     told = {comment["line"]: comment["body"] for comment in requests.host.comments}
-    assert set(told) == {12, 13}
-    assert "**[DG401]" in told[13]
+    assert set(told) == {12, 14}
+    assert "**[DG401]" in told[14]
     assert "```suggestion\n        one = torch.ones(3, device=x.device)\n```" in told[12]
     (note,) = requests.host.notes
     assert "tests/test_mylib.py::test_add" in note["body"]
