@@ -45,6 +45,8 @@ _PR_SET_TIMERSLACK, _EXACT = 29, 1
 _BLOCK_NS = 100_000
 """What a block takes, at least: to hand over takes as long, and the first calls after it are slower. Longer
 ones are no better, as neighbors are further apart then."""
+_TIMES_MORE = 8
+"""How many times the calls of its block a process makes, at most, as the other's calls are shorter."""
 _FIRST_LOOK = 25
 _LEAST_SECONDS = 0.1
 _BATCH = 25
@@ -214,8 +216,7 @@ def lead(turns: Turns, partner: Partner, seconds: float, confidence: float) -> S
     with undisturbed(), _on_one_core():
         own = turns.calibrate()
         partner.say(HELLO, own)
-        # As many in both, and in neither fewer than its block takes.
-        turns.loops = max(1, own, partner.hear(HELLO)[1])
+        turns.loops = _in_both(own, partner.hear(HELLO)[1])
         partner.say(READY, turns.loops)
         start = clock()
         look, looks = _FIRST_LOOK, 0
@@ -239,6 +240,13 @@ def lead(turns: Turns, partner: Partner, seconds: float, confidence: float) -> S
                 looks += 1
                 while look <= len(other):
                     look *= 2
+
+
+def _in_both(own: int, there: int) -> int:
+    """The calls in a block of two processes: as many in both, and in neither fewer than its block takes, as
+    long as the dearer one's are not many times as long for that."""
+    fewer, more = sorted((max(1, own), max(1, there)))
+    return min(more, _TIMES_MORE * fewer)
 
 
 def follow(turns: Turns, partner: Partner, confidence: float) -> Sample:

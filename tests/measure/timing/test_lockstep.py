@@ -19,6 +19,7 @@ from pytest_dispatchguard.measure.timing.lockstep import (
     STOP,
     Ends,
     Partner,
+    _in_both,
     follow,
     lead,
     turns_of,
@@ -149,7 +150,7 @@ def test_fresh_state_is_made_before_every_block() -> None:
 
         def answering() -> None:
             other.hear(HELLO)
-            other.say(HELLO, 20_000)
+            other.say(HELLO, 1)
             other.hear(READY)
             while other.hear(GO, STOP)[0] == GO:
                 other.say(DONE, 1000)
@@ -159,5 +160,13 @@ def test_fresh_state_is_made_before_every_block() -> None:
         turns = turns_of(some(10), None, lambda: made.append(1))
         found = lead(turns, Partner(mine, 1, 20.0), 0.1, 0.99)
         thread.join()
-    assert found.loops[0] == 20_000
+    assert found.loops[0] == 8  # more are not asked of one that needs one
     assert len(made) >= 2 * found.pairs
+
+
+@pytest.mark.parametrize(
+    ("own", "there", "both"),
+    [(3, 3, 3), (1, 3, 3), (3, 1, 3), (1, 8, 8), (1, 100_000, 8), (50, 10, 50), (0, 0, 1)],
+)
+def test_both_make_as_many_calls_as_the_cheaper_one_needs(own: int, there: int, both: int) -> None:
+    assert _in_both(own, there) == both
