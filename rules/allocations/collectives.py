@@ -10,7 +10,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..syncs.waits import works_on_host
-from ..syntax import is_word
+from ..syntax import bound_names, is_word
 
 _TENSORS = {
     "all_gather": ("tensor_list", "tensor"),
@@ -180,16 +180,9 @@ def _can_join(
     )
     settings = {name.value for arg in last.call.args for name in nodes.names_in(arg)}
     settings -= {name.value for tensor in last.tensors for name in nodes.names_in(tensor)}
-    rebound = {
-        target.value
-        for statement in between
-        for node in nodes.walk(statement)
-        for target in nodes.bound_by(node)
-        if isinstance(target, cst.Name)
-    }
     return (
         apart
-        and not settings & rebound
+        and not settings & bound_names(between)
         and (row[0].name, row[0].others) == (last.name, last.others)
         and not any(_mentions(one, tensor, place) for one in between for tensor in last.tensors)
     )
