@@ -24,10 +24,10 @@ LEAST_PAIRS = 3
 _APART, _KNOWN = 0.006, 15
 """The standard deviation that pairs have among each other, as a logarithm, and how many pairs it is worth:
 0.2 to 0.7% were seen."""
-_WORKERS_APART, _WORKERS_KNOWN = 0.004, 60
+_WORKERS_APART, _WORKERS_KNOWN = 0.003, 60
 """The standard deviation that pairs of workers have among each other, however often they are forked, and how
-many pairs that counts for. The same code was seen 0.2% apart; two answers to one question about releases that
-differ were seen further apart than that explains."""
+many pairs that counts for. The same code was seen 0.2% apart, and releases that differ a little no more than
+0.3%: two answers to one question about them are 0.23% apart, forks of workers included."""
 _OF_CHANGE = 0.04
 """The standard deviation of answers given at different times, as a part of what only the dearer revision does
 (58% of a call that came to take 42% of what it took). How dear that part is depends on how the machine does
