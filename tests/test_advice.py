@@ -121,7 +121,15 @@ FITS = {
             "def f(x: torch.Tensor):\n    found = torch.unique(x)\n"
             "    if torch.any(found > 1):\n        raise ValueError\n    return x\n"
         ),
-        "`torch.unique(x)` before it waits as well",
+        "`torch.unique(x)` before it waits as well: where the question is about all values, ask it of the",
+    ),
+    "DG401-tensors": (
+        "def f(x: torch.Tensor, y: torch.Tensor):\n    return x.any() and y.any()\n",
+        "Use `&`, `|` or `torch.logical_*`",
+    ),
+    "DG401-denied": (
+        "def f(x: torch.Tensor, some: bool):\n    return not x.any() or some\n",
+        "Use `&`, `|`, `~` or `torch.logical_*`",
     ),
     "DG411-made": (
         (

@@ -29,6 +29,7 @@ def cold_branches_of(
     filled = origins = filled_else = filled_after = frozenset[str]()
     if cold_branches.worth_asking(condition):  # of no other does it matter what is filled
         origins = _looked_up(reader, condition) | _periods_of_one(reader, condition)
+        origins |= _counted(reader, condition)
         filled, filled_else = _assigned(reader, body), _assigned(reader, orelse)
         filled_after = _assigned(reader, rest) if returns else filled_after
     body_cold, else_cold = cold_branches.cold_branches(
@@ -71,6 +72,18 @@ def _looked_up(reader: Reader, condition: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def _counted(reader: Reader, condition: str) -> set[str]:
+    """The names of a condition that were given the number of elements, or of rows, last."""
+    if "0" not in condition:
+        return set()
+    values = {name: reader.last_values.get(name) for name in cold_branches.names_in(condition)}
+    return {
+        cold_branches.counted(name)
+        for name, value in values.items()
+        if value is not None and cold_branches.counts(text(value))
+    }
+
+
 def _periods_of_one(reader: Reader, condition: str) -> set[str]:
     attributes = reader.cls.attrs if reader.cls is not None else {}
     return cold_branches.periods_of_one(
@@ -106,6 +119,10 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
             found |= _assigned_in_all(small, declared)
         elif type(small) in _ALWAYS_RUNNING:
             found |= _assigned_names(_statements(small.body), declared)  # type: ignore[attr-defined]  # all have one
+            last = getattr(small, "finalbody", None)
+            found |= (
+                _assigned_names(_statements(last.body), declared) if last is not None else set()
+            )
         for target in targets:
             whole = target
             while type(target) is cst.Subscript:

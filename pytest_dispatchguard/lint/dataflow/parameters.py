@@ -41,7 +41,10 @@ def bind_parameters(reader: Reader, params: cst.Parameters, function: str) -> No
             and name not in reader.known_tensors
         )
         if default is not None:
+            # Worked out where the function is defined, not in its calls.
+            scene, reader.scene = reader.scene, replace(reader.scene, cold=True)
             given = reader.read(default)
+            reader.scene = scene
             if given.what == "none":
                 if guessed and not _NOT_A_TENSOR.search(name):
                     kind = TENSOR.maybe()

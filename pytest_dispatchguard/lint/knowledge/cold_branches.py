@@ -22,7 +22,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|is\s+not\s+[a-z_]|max\w*\s*<|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|is\s+not\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*0$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -32,7 +32,8 @@ _COLD_CALLS = frozenset(
     "get_is_capture_mode is_in_cuda_graph_capture is_graph_capturing".split()
 )
 _DEBUG = re.compile(
-    r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on)?|is_debug\w*|debugging",
+    r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on|_asserts?|_checks?|_prints?|_nans?)?|"
+    r"is_debug\w*|debugging",
     re.IGNORECASE,
 )
 _NOW_AND_THEN = re.compile(
@@ -199,6 +200,17 @@ def names_in(condition: str) -> list[str]:
 def looked_up(name: str, container: str) -> str:
     """How `body_assigns` says that a name was looked up in a container that outlives the call."""
     return f"{name} from {container}"
+
+
+def counted(name: str) -> str:
+    """How `body_assigns` says that a name is the number of elements or rows of something."""
+    return f"{name} counts"
+
+
+def counts(expression: str) -> bool:
+    """Whether an expression is the number of elements, or of rows, by its text."""
+    node = parse_condition(expression)
+    return node is not None and not isinstance(node, ast.Name) and _counts(node, ())
 
 
 def _is_one(name: str) -> str:
@@ -397,6 +409,8 @@ def _finds_all_fine(node: ast.Call) -> bool:
 def _counts(node: ast.expr, assigned: Collection[str]) -> bool:
     """Whether an expression is the number of elements, or of rows: what there is for nothing is rare. A list
     of the function's own that the branch fills starts empty on every call."""
+    if isinstance(node, ast.Name):
+        return counted(node.id) in assigned
     if isinstance(node, ast.Subscript):
         return _dotted(node.value).endswith(".shape")
     if not isinstance(node, ast.Call):
@@ -448,7 +462,7 @@ def cold_branches(
 
     `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
     ``self._cache[k] = v`` the part before the bracket; of what is declared global also ``global x``; and
-    what the names of the condition were `looked_up` in, `periods_of_one`, and what is
+    what the names of the condition were `looked_up` in, `periods_of_one`, what is `counted`, and what is
     `switched_off`), `orelse_assigns` the same of the else, `body_raises` and `orelse_raises` say
     whether that block's last statement is a `raise`. The condition itself is hot."""
     if condition in ("False", "0"):

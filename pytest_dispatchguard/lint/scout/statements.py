@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import ONE, ClassFact, FunctionFact
+from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
+from pytest_dispatchguard.lint.scout.origins import origins_of
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
-    Reading,
     Walk,
     note_call,
     parts_of,
@@ -132,8 +132,15 @@ def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
             found |= _assigned_in_all(walk, statement)
         elif statement.type in ("with_statement", "try_statement"):
             body = statement.child_by_field_name("body")
-            found |= _assigned(walk, body.named_children) if body is not None else set()
+            blocks = [body, *(_last_block(one) for one in statement.named_children)]
+            for block in blocks:
+                found |= _assigned(walk, block.named_children) if block is not None else set()
     return found
+
+
+def _last_block(part: Node) -> Node | None:
+    """The block of a `finally`."""
+    return part.named_children[-1] if part.type == "finally_clause" else None
 
 
 def _assigned_in_all(walk: Walk, node: Node) -> set[str]:
@@ -166,51 +173,6 @@ def _assigned_by(walk: Walk, expression: Node) -> set[str]:
                     found.add(f"global {name}")
         value = value.child_by_field_name("right")
     return found
-
-
-def _looked_up(walk: Walk, condition: str) -> set[str]:
-    """What the names of a condition were looked up in last, where that outlives the call, and no other way
-    leaves them empty."""
-    found: set[str] = set()
-    for name in cold_branches.names_in(condition):
-        bound = walk.reading.bindings.get(name, ())
-        if any(isinstance(one, Node) and one.type == "none" for one in bound):
-            continue
-        value = bound[-1] if bound else None
-        while isinstance(value, Node) and value.type == "parenthesized_expression":
-            value = value.named_children[0]
-        if not isinstance(value, Node) or not value.named_child_count:
-            continue
-        container = value.named_children[0]
-        if value.type == "call":
-            if container.type != "attribute" or not text(walk.source, container).endswith(".get"):
-                continue
-            container = container.named_children[0]
-        elif value.type != "subscript":
-            continue
-        kept = dotted(walk.source, container)
-        if "." in kept or (kept and not _is_own(walk, kept)):
-            found.add(cold_branches.looked_up(name, kept))
-    return found
-
-
-def _origins(walk: Walk, condition: str) -> set[str]:
-    """What its names were looked up in, and which are periods of one."""
-    owner = walk.reading.owner
-    attributes = owner.attrs if owner is not None else {}
-    return _looked_up(walk, condition) | cold_branches.periods_of_one(
-        condition, walk.reading.self_name, lambda name: ONE in attributes.get(name, ())
-    )
-
-
-def _is_own(walk: Walk, name: str) -> bool:
-    """Whether a name is bound in the function, or in one around it."""
-    reading: Reading | None = walk.reading
-    while reading is not None:
-        if name in reading.bindings or name in reading.params or name == reading.self_name:
-            return True
-        reading = reading.outer
-    return False
 
 
 def _leaves(block: Node | None) -> bool:
@@ -272,7 +234,7 @@ def _if(walk: Walk, node: Node) -> None:
         if condition is not None and last_kind(block) == "return_statement":
             written = text(walk.source, condition)
             if cold_branches.worth_asking(written):
-                leaves = written, _origins(walk, written)
+                leaves = written, origins_of(walk, written)
     _branch(walk, node, clauses, 0)
     walk.early_exit = leaves
 
@@ -294,7 +256,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     body_cold = last_kind(block) == "raise_statement" or _gives_up(walk, block)
     else_cold = orelse_raises
     if cold_branches.worth_asking(written):
-        origins = _origins(walk, written)
+        origins = origins_of(walk, written)
         body_cold, else_cold = cold_branches.cold_branches(
             written,
             orelse_assigns=_assigned(walk, orelse.named_children) | origins if orelse else (),

@@ -115,7 +115,7 @@ def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
     if who.asker == "bool" and isinstance(who.by, cst.Call):
         return ends(who.by, place) == {"tensor"}
     if who.asker == "value":
-        return not _gives_bool(place.function)
+        return not _gives_bool(place.function) and not _tested_later(who, place)
     return selectable(who.by, place)
 
 
@@ -135,6 +135,23 @@ def _read_as_number(node: cst.BaseExpression, place: Place) -> bool:
         for call, _ in place.calls(*READS)
         if (read := read_of(call, place)) is not None
     )
+
+
+def _tested_later(who: Asked, place: Place) -> bool:
+    """Whether a name is given what a condition makes, and tested: the host needs it anyway."""
+    statement = around(who.whole, place)
+    if isinstance(statement, cst.AssignTarget | cst.Assign):
+        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
+        names = [t.value for t in targets if isinstance(t, cst.Name)]
+        return any(_is_test(load, place) for name in names for load in loads(name, place))
+    return False
+
+
+def _is_test(node: cst.BaseExpression, place: Place) -> bool:
+    by = around(node, place)
+    while isinstance(by, cst.BooleanOperation | cst.UnaryOperation):
+        node, by = by, around(by, place)
+    return isinstance(by, cst.If | cst.IfExp | cst.While | cst.Assert) and by.test is node
 
 
 def _gives_bool(function: cst.FunctionDef) -> bool:
@@ -203,8 +220,7 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
     ):
         return (
             f"`and`, `or` and `not` convert `{shown}` to a bool, so the host waits until the device "
-            "has the answer. Use `&`, `|`, `~` or `torch.logical_*`, which stay on the "
-            "device."
+            "has the answer. " + _instead_of_words(node, who, place)
         )
     divisor = _divisor(node, who, place)
     if divisor:
@@ -220,6 +236,14 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
             "answer. Select on the device with `torch.where(condition, a, b)`."
         )
     return _advice_for_if(node, shown, who, place)
+
+
+def _instead_of_words(node: cst.BaseExpression, who: Asked, place: Place) -> str:
+    """What does without `and`, `or` and `not`; `~` is right for tensors alone."""
+    if _tested_later(who, place):
+        return "What is made of it is tested as well: ask once, after what the host knows."
+    denied = ", `~`" if isinstance(place.parent(node), cst.UnaryOperation) else ""
+    return f"Use `&`, `|`{denied} or `torch.logical_*`, which stay on the device."
 
 
 def _advice_for_if(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> str:

@@ -11,7 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
 
 from ...syntax import is_word, last_small, names_in
-from ..data_flow import sources
+from ..data_flow import loads, sources
 from ..waits import Asked, only_raises, only_warns
 from .check_fixes import checked_on_device
 from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
@@ -104,13 +104,16 @@ _OWN_SIZE = frozenset("unique unique_consecutive nonzero argwhere".split())
 
 
 def _waited_before(node: cst.BaseExpression, place: Place) -> str:
-    """That what is asked about was made by a call that waits by itself; a better question spares that too."""
+    """That what is asked about was made, for nothing else, by a call that waits by itself; a better question
+    spares that too."""
+    if any(len(loads(name, place)) > 1 for name in names_in(node) if place.assignments(name)):
+        return ""
     for source in sources(node, place):
         for call in nodes.walk(source):
             if isinstance(call, cst.Call) and place.last_name(call) in _OWN_SIZE:
                 return (
-                    f" `{place.short(call)}` before it waits as well: test the values themselves, "
-                    "`((x == 0) | (x == 1)).all()`."
+                    f" `{place.short(call)}` before it waits as well: where the question is about all "
+                    "values, ask it of the tensor itself."
                 )
     return ""
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.lint.knowledge import cold_branches as guards
 from pytest_dispatchguard.lint.knowledge.cold_branches import (
     cold_branches,
+    counted,
+    counts,
     looked_up,
     periods_of_one,
     rest_is_cold,
@@ -222,6 +224,41 @@ def test_what_is_no_lasting_cache_may_lack_anything(name: str) -> None:
 @pytest.mark.parametrize(
     ("condition", "cold"),
     [
+        ("rows == 0", (True, False)),
+        ("rows <= 0", (True, False)),
+        ("rows > 0", (False, True)),
+        ("rows == 1", (False, False)),
+        ("columns == 0", (False, False)),
+    ],
+)
+def test_nothing_is_left_where_a_number_of_rows_is_zero(
+    condition: str, cold: tuple[bool, bool]
+) -> None:
+    given = {counted("rows")}
+    assert cold_branches(condition, body_assigns=given, orelse_assigns=given) == cold
+
+
+@pytest.mark.parametrize("number", ["x.shape[0]", "x.size(0)", "len(xs)", "x.numel()"])
+def test_a_number_of_elements_is_told_by_its_text(number: str) -> None:
+    assert counts(number)
+
+
+@pytest.mark.parametrize("other", ["x.shape", "n", "x.sum()", "len", "0", "a +", "x.shape[0] // 2"])
+def test_no_other_text_is_a_number_of_elements(other: str) -> None:
+    assert not counts(other)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DEBUG_ASSERTS", "self.debug_checks", "_DEBUG_NANS", "debug_prints", "cfg.verbose_mode"],
+)
+def test_what_is_for_debugging_is_cold(name: str) -> None:
+    assert cold_branches(name) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "cold"),
+    [
         ("x.numel() == 0", (True, False)),
         ("x.numel() > 0", (False, True)),
         ("not x.numel()", (True, False)),
@@ -233,6 +270,7 @@ def test_what_is_no_lasting_cache_may_lack_anything(name: str) -> None:
         ("x.shape[0] > n", (False, False)),
         ("x.sum() == 0", (False, False)),
         ("not mask.any()", (False, False)),
+        ("rows == 0", (False, False)),
     ],
 )
 def test_what_there_is_nothing_for_is_rare(condition: str, cold: tuple[bool, bool]) -> None:

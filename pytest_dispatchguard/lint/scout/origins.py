@@ -1,0 +1,69 @@
+"""Where the names of a condition come from, which says how often it holds."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import ONE
+from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.scout.state import Reading, Walk
+from pytest_dispatchguard.lint.scout.values import dotted, text
+
+
+def origins_of(walk: Walk, condition: str) -> set[str]:
+    """What its names were looked up in, which are periods of one, and which count something."""
+    owner = walk.reading.owner
+    attributes = owner.attrs if owner is not None else {}
+    periods = cold_branches.periods_of_one(
+        condition, walk.reading.self_name, lambda name: ONE in attributes.get(name, ())
+    )
+    return _looked_up(walk, condition) | periods | _counted(walk, condition)
+
+
+def _looked_up(walk: Walk, condition: str) -> set[str]:
+    """What the names of a condition were looked up in last, where that outlives the call, and no other way
+    leaves them empty."""
+    found: set[str] = set()
+    for name in cold_branches.names_in(condition):
+        bound = walk.reading.bindings.get(name, ())
+        if any(isinstance(one, Node) and one.type == "none" for one in bound):
+            continue
+        value = bound[-1] if bound else None
+        while isinstance(value, Node) and value.type == "parenthesized_expression":
+            value = value.named_children[0]
+        if not isinstance(value, Node) or not value.named_child_count:
+            continue
+        container = value.named_children[0]
+        if value.type == "call":
+            if container.type != "attribute" or not text(walk.source, container).endswith(".get"):
+                continue
+            container = container.named_children[0]
+        elif value.type != "subscript":
+            continue
+        kept = dotted(walk.source, container)
+        if "." in kept or (kept and not _is_own(walk, kept)):
+            found.add(cold_branches.looked_up(name, kept))
+    return found
+
+
+def _counted(walk: Walk, condition: str) -> set[str]:
+    """The names of a condition that were given the number of elements, or of rows, last."""
+    found: set[str] = set()
+    if "0" not in condition:
+        return found
+    for name in cold_branches.names_in(condition):
+        bound = walk.reading.bindings.get(name, ())
+        value = bound[-1] if bound else None
+        if isinstance(value, Node) and cold_branches.counts(text(walk.source, value)):
+            found.add(cold_branches.counted(name))
+    return found
+
+
+def _is_own(walk: Walk, name: str) -> bool:
+    """Whether a name is bound in the function, or in one around it."""
+    reading: Reading | None = walk.reading
+    while reading is not None:
+        if name in reading.bindings or name in reading.params or name == reading.self_name:
+            return True
+        reading = reading.outer
+    return False
