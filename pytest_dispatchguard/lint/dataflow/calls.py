@@ -25,7 +25,8 @@ from pytest_dispatchguard.lint.kinds.kinds import (
 from pytest_dispatchguard.lint.kinds.methods import method_kind, method_kind_by_name, returns_tensor
 from pytest_dispatchguard.lint.kinds.placement import CPU, followed, on_cpu
 from pytest_dispatchguard.lint.kinds.torch_functions import FACTORIES, LIKE
-from pytest_dispatchguard.lint.syntax.spelling import text
+from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _NEEDS_TEXT = FACTORIES | LIKE | {"device", "to", "type"}
 _ITERATING = frozenset(
@@ -34,6 +35,8 @@ _ITERATING = frozenset(
 """Functions that iterate over their argument."""
 _ADDING = frozenset({"append", "appendleft", "add"})
 """Methods that add their argument to a list or set."""
+_WARNING = frozenset({"critical", "error", "exception", "fatal", "warn", "warning"})
+"""How functions and methods are called that give warnings."""
 _GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list"})
 """Collectives that fill the list they are given with the objects of other processes."""
 
@@ -53,7 +56,11 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
     name = reader.resolve(func)
     if name is not None:
         reader.dotted_names[id(func)] = name
+    scene = reader.scene
+    if last in _WARNING and scene.conditions and _warns(func, name):
+        reader.scene = replace(scene, cold=True)  # what a warning says is made when it is given
     args, keywords, texts = _read_arguments(reader, node, last, name)
+    reader.scene = scene
     reader.emit("call", node, last)
     if reader.reading_callees and reader.callee_key(func) in reader.reading_callees:
         reader.emit("helper-call", node, last)
@@ -62,6 +69,10 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
     if last in _GATHERS_OBJECTS and node.args:
         reader.bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
     return _call_kind(reader, node, func, name, last, receiver, args, keywords, texts)
+
+
+def _warns(func: cst.BaseExpression, name: str | None) -> bool:
+    return name == "warnings.warn" or cold_branches.complains(dotted(func) or "")
 
 
 def _add_element(reader: Reader, holder: cst.BaseExpression, value: Kind) -> None:

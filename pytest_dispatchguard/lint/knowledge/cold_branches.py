@@ -22,7 +22,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|is\s+not\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*0$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*0$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -87,6 +87,10 @@ _COMPLAINS = re.compile(
     r"(?:[\w.()]+\.)?_*(?:\w+_)?log(?:ger|ging)?\.(?:warn|warning|error|exception|critical|fatal)",
     re.IGNORECASE,
 )
+_SENTINEL = re.compile(
+    r"_*(?:\w+_)?(?:UN[A-Z]+|NOT_[A-Z]+|MISSING|EMPTY|NOTHING|SENTINEL|NO_[A-Z]+)_*"
+)
+"""What stands for nothing where None is a value."""
 _LEGACY = re.compile(r"_*(?:is_|use_|\w+_)?legacy(?:_\w+)?|_*\w*deprecated\w*")
 _WARNS = re.compile(
     r"(?:^|[._])(?:warn|warning|warnings|warning_once|deprecate|deprecated)(?:$|[._])"
@@ -282,24 +286,8 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
 def _verdict_of_comparison(
     left: ast.expr, op: ast.cmpop, right: ast.expr, assigned: Collection[str]
 ) -> tuple[bool, bool]:
-    if (
-        isinstance(right, ast.Constant)
-        and right.value is None
-        and isinstance(op, (ast.Is, ast.IsNot))
-    ):
-        name = _dotted(left)
-        if (
-            not name
-            and isinstance(left, ast.Call)
-            and _dotted(left.func) == "getattr"
-            and len(left.args) >= 2
-        ):
-            key = left.args[1]
-            name = f"{_dotted(left.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
-        filled = name in assigned and _lasting(name, assigned)
-        # `m = cache.get(key)` before it, `cache[key] = m` in it.
-        filled = filled or any(_keeps_what_is_made(kept) for kept in assigned)
-        filled = filled or _put_back(name, assigned)
+    if isinstance(op, (ast.Is, ast.IsNot)) and _is_nothing(right):
+        filled = _is_filled(left, assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
     if (
         isinstance(right, ast.Constant)
@@ -339,6 +327,30 @@ def _verdict_of_comparison(
     if isinstance(op, (ast.Gt, ast.GtE, ast.Eq)) and _cold_atom(left):
         return True, False
     return False, False
+
+
+def _is_nothing(node: ast.expr) -> bool:
+    """Whether an expression stands for nothing: None, or what does where None is a value."""
+    if isinstance(node, ast.Constant):
+        return node.value is None
+    return _SENTINEL.fullmatch(_dotted(node).rpartition(".")[2]) is not None
+
+
+def _is_filled(node: ast.expr, assigned: Collection[str]) -> bool:
+    """Whether what was nothing is there from then on."""
+    name = _dotted(node)
+    if (
+        not name
+        and isinstance(node, ast.Call)
+        and _dotted(node.func) == "getattr"
+        and len(node.args) >= 2
+    ):
+        key = node.args[1]
+        name = f"{_dotted(node.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
+    if name in assigned and _lasting(name, assigned):
+        return True
+    # `m = cache.get(key)` before it, `cache[key] = m` in it.
+    return any(map(_keeps_what_is_made, assigned)) or _put_back(name, assigned)
 
 
 def _outgrown(

@@ -238,6 +238,15 @@ def test_nothing_is_left_where_a_number_of_rows_is_zero(
     assert cold_branches(condition, body_assigns=given, orelse_assigns=given) == cold
 
 
+@pytest.mark.parametrize("sentinel", ["_UNRESOLVED", "UNSET", "cache.MISSING", "_NOT_MADE"])
+def test_what_stands_for_nothing_is_there_once(sentinel: str) -> None:
+    made = {"_FOUND", "global _FOUND"}
+    assert cold_branches(f"_FOUND is {sentinel}", body_assigns=made) == (True, False)
+    assert cold_branches(f"found is {sentinel}", body_assigns={"other"}) == (False, False)
+    assert rest_is_cold(f"_FOUND is not {sentinel}", body_returns=True, following_assigns=made)
+    assert not rest_is_cold(f"_FOUND is not {sentinel}", body_returns=True, following_assigns=())
+
+
 @pytest.mark.parametrize("number", ["x.shape[0]", "x.size(0)", "len(xs)", "x.numel()"])
 def test_a_number_of_elements_is_told_by_its_text(number: str) -> None:
     assert counts(number)
