@@ -13,7 +13,8 @@ from .waits import works_on_host
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
 _MEASURING = re.compile(
-    r"profil|bench|sweep|tuning|autotune|calibrat|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock",
+    r"profil|bench|sweep|tuning|autotune|calibrat|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock|"
+    r"(?:report|log|print|show)_times?\b|_t0\b",
     re.IGNORECASE,
 )
 _ASKED_FOR = re.compile(

@@ -74,7 +74,7 @@ def _looked_up(reader: Reader, condition: str) -> frozenset[str]:
 
 def _counted(reader: Reader, condition: str) -> set[str]:
     """The names of a condition that were given the number of elements, or of rows, last."""
-    if "0" not in condition:
+    if not cold_branches.may_count(condition):
         return set()
     values = {name: reader.last_values.get(name) for name in cold_branches.names_in(condition)}
     return {

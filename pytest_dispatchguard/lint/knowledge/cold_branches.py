@@ -22,7 +22,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*0$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -211,6 +211,11 @@ def counted(name: str) -> str:
     return f"{name} counts"
 
 
+def may_count(condition: str) -> bool:
+    """Whether a condition may ask if there is any of something: a quick no."""
+    return "0" in condition or "1" in condition
+
+
 def counts(expression: str) -> bool:
     """Whether an expression is the number of elements, or of rows, by its text."""
     node = parse_condition(expression)
@@ -315,6 +320,8 @@ def _verdict_of_comparison(
         if isinstance(op, (ast.Eq, ast.LtE)):
             return True, False
         return False, isinstance(op, (ast.NotEq, ast.Gt))
+    if isinstance(right, ast.Constant) and right.value == 1 and _counts(left, assigned):
+        return isinstance(op, ast.Lt), isinstance(op, ast.GtE)
     if isinstance(op, (ast.Eq, ast.NotEq)) and _on_other_device(left, right):
         return (True, False) if isinstance(op, ast.Eq) else (False, True)
     foreign = _framework(left, op, right)

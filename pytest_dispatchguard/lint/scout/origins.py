@@ -49,7 +49,7 @@ def _looked_up(walk: Walk, condition: str) -> set[str]:
 def _counted(walk: Walk, condition: str) -> set[str]:
     """The names of a condition that were given the number of elements, or of rows, last."""
     found: set[str] = set()
-    if "0" not in condition:
+    if not cold_branches.may_count(condition):
         return found
     for name in cold_branches.names_in(condition):
         bound = walk.reading.bindings.get(name, ())
