@@ -140,7 +140,8 @@ def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
 
 def _last_block(part: Node) -> Node | None:
     """The block of a `finally`."""
-    return part.named_children[-1] if part.type == "finally_clause" else None
+    parts = part.named_children if part.type == "finally_clause" else ()
+    return next((one for one in parts if one.type == "block"), None)
 
 
 def _assigned_in_all(walk: Walk, node: Node) -> set[str]:

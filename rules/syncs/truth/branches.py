@@ -140,9 +140,8 @@ def _read_as_number(node: cst.BaseExpression, place: Place) -> bool:
 def _tested_later(who: Asked, place: Place) -> bool:
     """Whether a name is given what a condition makes, and tested: the host needs it anyway."""
     statement = around(who.whole, place)
-    if isinstance(statement, cst.AssignTarget | cst.Assign):
-        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
-        names = [t.value for t in targets if isinstance(t, cst.Name)]
+    if isinstance(statement, cst.Assign):
+        names = [t.target.value for t in statement.targets if isinstance(t.target, cst.Name)]
         return any(_is_test(load, place) for name in names for load in loads(name, place))
     return False
 
