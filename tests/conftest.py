@@ -69,10 +69,12 @@ def _started() -> Iterator[None]:
 
 @pytest.fixture
 def imported(request: pytest.FixtureRequest) -> started.Started | None:
-    """The process that has torch imported, and its compiler where a test is marked to compile; None where
-    there is no torch."""
+    """The process that has torch imported, and its compiler where a test is marked to compile, or neither
+    where it is marked to do without; None where there is no torch."""
     if find_spec("torch") is None or not hasattr(os, "fork"):
         return None
+    if request.node.get_closest_marker("without_torch") is not None:
+        return started.having("pytest", *started.LIBRARIES)
     compiles = request.node.get_closest_marker("compiles") is not None
     return started.having("torch", "pytest", *started.LIBRARIES, *["torch._dynamo"] * compiles)
 

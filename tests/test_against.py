@@ -15,7 +15,10 @@ import pytest
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows"),
+    pytest.mark.without_torch,
+]
 
 LIBRARY = """
 def work(x):

@@ -20,7 +20,10 @@ from pytest_dispatchguard.report.budgets.verdicts import as_json
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows"),
+    pytest.mark.without_torch,
+]
 
 SUBJECTS = """
 def quick(x):

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("xdist", reason="shares tests among processes")
 
+pytestmark = pytest.mark.without_torch
+
 CRASHES = """
 import os
 from library import forward

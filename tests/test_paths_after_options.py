@@ -10,6 +10,8 @@ import pytest
 
 from pytest_dispatchguard.pytest_run.options import with_paths
 
+pytestmark = pytest.mark.without_torch
+
 TWO = """
 def test_x(overhead):
     overhead(len, "abc")

@@ -17,6 +17,8 @@ from pytest_dispatchguard.model.history import Checkout, Kept, Run
 from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets.verdicts import as_json
 
+pytestmark = pytest.mark.without_torch
+
 Started = Callable[..., Any]
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"

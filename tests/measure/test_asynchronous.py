@@ -14,6 +14,8 @@ from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.subject import Overhead, Subject
 from pytest_dispatchguard.runtime.counters import counters
 
+pytestmark = pytest.mark.without_torch
+
 MODULE = """
 import asyncio
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.measure.workers.native import Native
 
 _LAYER_SECONDS = 1.0
-"""Seconds for the layers of a failing call."""
+"""Seconds for the layers of a failing call, at most: no more than its times took."""
 _BETWEEN_RUNS = 3
 """The least processes for a comparison with another run: a single one may be in a slow state."""
 
@@ -255,7 +255,7 @@ class Measuring:
             0.0,
             self.options.confidence,
             self.options.timeout,
-            layers=_LAYER_SECONDS,
+            layers=min(_LAYER_SECONDS, self.options.seconds),
         )
         source.ask(apart, request, partial(self._tick, item.name))
         if apart.broken:

@@ -16,7 +16,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "schemas" / "dispatchguard-verdicts.json").read_text())
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows"),
+    pytest.mark.without_torch,
+]
 
 SUBJECTS = """
 def work(n):
