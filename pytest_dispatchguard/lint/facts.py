@@ -86,7 +86,8 @@ class FunctionFact:
     params: list[str] = field(default_factory=list)
     """As written, stars included: ``self``, ``x``, ``*args``, ``**kwargs``."""
     defaults: dict[str, str] = field(default_factory=dict)
-    """Of its parameters, those whose default is a plain literal, as written: ``None``, ``'mean'``."""
+    """Of its parameters, those whose default is a plain literal, as written: ``None``, ``'mean'``; and those
+    that have none and are surely tensors, by their annotation: ``...``."""
     decorators: list[str] = field(default_factory=list)
     calls: list[CallFact] = field(default_factory=list)
     looks: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
-from ..syntax import method_call
+from ..syntax import assigned, is_word, method_call
 from .constant_fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
 from .devices import device_of
@@ -68,7 +68,7 @@ class HostDataToDevice(Rule):
 
     Finds `torch.tensor(values, device=…)` and `torch.as_tensor(values, device=…)` of Python sequences of
     numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code. What may be other data
-    on every call (arguments, computed lists) is a note.
+    on every call (arguments, computed lists), or is sent to other processes, is a note.
 
     ## Why it costs
 
@@ -160,6 +160,11 @@ class HostDataToDevice(Rule):
         copied."""
         if place.loops and place.invariant(node, place.loops[-1]):
             return True, "it is the same in every iteration of the loop: build it before"
+        if _goes_to_other_processes(node, place):
+            return False, (
+                "a collective of a CPU group (`gloo`) takes it as it is, and pinned memory is copied without "
+                "waiting"
+            )
         if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
             full = "new_full((1,), …)" if place.last_name(node) == "new_tensor" else ""
             full = full or "torch.full((1,), …, device=…)"
@@ -184,6 +189,22 @@ class HostDataToDevice(Rule):
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"
         )
+
+
+def _goes_to_other_processes(node: cst.Call, place: Place) -> bool:
+    """Whether a tensor is what a collective sends."""
+    name = assigned(node, place)
+    return any(
+        argument.value is node or (name is not None and is_word(argument.value, name.value))
+        for call, _ in place.calls(*_COLLECTIVES)
+        for argument in call.args
+    )
+
+
+_COLLECTIVES = (
+    "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "broadcast",
+    "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+)  # fmt: skip
 
 
 def _copied_without_waiting(node: cst.Call, place: Place) -> bool:

@@ -145,9 +145,11 @@ class Arguments:
         if key in way:
             return set()
         facts = self._project.functions[function_id]
+        default = facts[0].defaults.get(name)
+        if default == SOMETHING and len(facts) == 1:
+            return {default}
         if len(way) > _DEEPEST or len(facts) > 1 or self._given_by_anyone(function_id):
             return None
-        default = facts[0].defaults.get(name)
         if default is None:
             return None
         found: set[str] = set()

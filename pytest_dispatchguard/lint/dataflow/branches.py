@@ -14,8 +14,9 @@ from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _LINES = frozenset({cst.SimpleStatementLine, cst.SimpleStatementSuite})
-_ALWAYS_RUNNING = frozenset({cst.With, cst.Try, cst.TryStar})
-"""Statements whose body runs whatever they find."""
+_WITH_BLOCKS = frozenset({cst.With, cst.Try, cst.TryStar, cst.For, cst.While})
+"""Statements with a block that runs whatever they find: of loops, which may have nothing to go through, the
+`else`."""
 
 
 def cold_branches_of(
@@ -39,7 +40,7 @@ def cold_branches_of(
         body_raises=_raises(body)
         or _gives_up(body)
         or cold_branches.of_the_past(condition, _called(body)),
-        orelse_raises=_raises(orelse),
+        orelse_raises=_raises(orelse) or _gives_up(orelse),
     )
     rest_cold = cold_branches.rest_is_cold(
         condition, body_returns=returns, following_assigns=filled_after | origins
@@ -117,12 +118,9 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
             targets = [small.target]
         elif type(small) is cst.If:
             found |= _assigned_in_all(small, declared)
-        elif type(small) in _ALWAYS_RUNNING:
-            found |= _assigned_names(_statements(small.body), declared)  # type: ignore[attr-defined]  # all have one
-            last = getattr(small, "finalbody", None)
-            found |= (
-                _assigned_names(_statements(last.body), declared) if last is not None else set()
-            )
+        elif type(small) in _WITH_BLOCKS:
+            for block in _blocks_that_run(small):
+                found |= _assigned_names(_statements(block), declared)
         for target in targets:
             whole = target
             while type(target) is cst.Subscript:
@@ -134,6 +132,16 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
                 if type(value) is cst.Name and value.value == "False":
                     found.add(cold_branches.switched_off(name))
     return found
+
+
+def _blocks_that_run(node: cst.CSTNode) -> Iterable[cst.BaseSuite]:
+    """The blocks of a `with`, a `try` or a loop that run as a rule."""
+    if isinstance(node, cst.With | cst.Try | cst.TryStar):
+        yield node.body
+    for name in ("orelse", "finalbody"):
+        part = getattr(node, name, None)
+        if part is not None:
+            yield part.body
 
 
 def _assigned_in_all(node: cst.If, declared: AbstractSet[str]) -> set[str]:
@@ -157,8 +165,20 @@ def _raises(statements: Sequence[cst.CSTNode]) -> bool:
 
 
 def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
-    """Whether a block logs that something is wrong, and leaves."""
+    """Whether a block logs that something is wrong, and leaves, or does nothing but give what is not a
+    number."""
+    said = list(_smalls(statements))
+    if len(said) == 1 and isinstance(said[0], cst.Return | cst.Assign) and gives_nan(said[0].value):
+        return True
     return _leaves(statements) and any(map(cold_branches.complains, _called(statements)))
+
+
+def gives_nan(node: cst.BaseExpression | None) -> bool:
+    """Whether an expression makes a tensor that is not a number."""
+    if not isinstance(node, cst.Call):
+        return False
+    last = (dotted(node.func) or "").rpartition(".")[2]
+    return last in cold_branches.MAKES_OF_NUMBERS and cold_branches.gives_nan(text(node))
 
 
 def _called(statements: Sequence[cst.CSTNode]) -> list[str]:

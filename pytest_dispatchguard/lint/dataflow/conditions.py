@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from pytest_dispatchguard.lint.dataflow.branches import gives_nan
 from pytest_dispatchguard.lint.dataflow.narrowing import decided, narrow
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.kinds.kinds import SCALAR, UNKNOWN, Kind, join
@@ -94,11 +95,13 @@ def read_conditional(reader: Reader, node: cst.IfExp) -> Kind:
     narrow(reader, node.test, True)
     scene, holds = reader.scene, decided(reader, node.test)
     body_cold, else_cold = cold_branches.cold_branches(text(node.test))
-    reader.scene = replace(scene, cold=scene.cold or body_cold or holds is False)
+    body_cold = body_cold or holds is False or gives_nan(node.body)
+    else_cold = else_cold or holds is True or gives_nan(node.orelse)
+    reader.scene = replace(scene, cold=scene.cold or body_cold)
     body = reader.read(node.body, node)
     reader.names = saved.copy()
     narrow(reader, node.test, False)
-    reader.scene = replace(scene, cold=scene.cold or else_cold or holds is True)
+    reader.scene = replace(scene, cold=scene.cold or else_cold)
     orelse = reader.read(node.orelse, node)
     reader.names, reader.scene = saved, scene
     return join(body, orelse)

@@ -28,12 +28,15 @@ def decided(reader: Reader, condition: cst.BaseExpression) -> bool | None:
 
 
 def _isinstance_decided(reader: Reader, test: cst.Call) -> bool | None:
-    """False for ``isinstance(width, torch.Tensor)`` where the name surely holds something else."""
+    """For ``isinstance(width, torch.Tensor)``: False where the name surely holds something else, True where
+    it surely holds a tensor."""
     subject = dotted(test.args[0].value) if test.args else None
     asked = _tested_kind(reader, test) if subject else None
     if subject is None or asked is None or asked.what not in ("tensor", "scalar", "text"):
         return None
     known = reader.lookup(subject)
+    if known.what == asked.what == "tensor" and known.sure and not known.optional:
+        return True if asked == TENSOR else None
     surely_other = known.sure and known.what in ("tensor", "scalar", "text", "nested")
     return False if surely_other and known.what != asked.what and asked.sure else None
 

@@ -21,6 +21,7 @@ def bind_parameters(reader: Reader, params: cst.Parameters, function: str) -> No
     """Bind the parameters of a function to what their annotations and defaults say."""
     plain = [*params.posonly_params, *params.params]
     is_module = reader.cls is not None and reader.cls.is_module
+    is_backward = function == "backward" and bool(plain) and plain[0].name.value == "ctx"
     for i, p in enumerate([*plain, *params.kwonly_params]):
         name = p.name.value
         if name == reader.self_name and i == 0:
@@ -55,6 +56,8 @@ def bind_parameters(reader: Reader, params: cst.Parameters, function: str) -> No
                 kind = kind.maybe()
         elif guessed:
             kind = TENSOR.maybe()
+        elif is_backward and i > 0 and p.annotation is None:
+            kind = TENSOR  # the gradients of what `forward` gave
         reader.bind_name(name, kind)
     if isinstance(params.star_arg, cst.Param):
         star = params.star_arg

@@ -351,17 +351,22 @@ def _feeding_loops(reader: Reader) -> set[int]:
 def _hot_loops(events: Sequence[Seen]) -> set[int]:
     """The loops that run once per step: the innermost ones around a backward or step."""
     trains = any(seen.event == "call" and seen.name == "backward" for seen in events)
-    out = set()
+    what: dict[int, set[str]] = {}
+    around: dict[int, list[int]] = {}
     for seen in events:
         if (
             seen.event == "call"
             and seen.name in _STEPS
             and not (trains and _of_schedule(seen.node))
         ):
-            loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+            loops = [id(n) for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
             if loops:
-                out.add(id(loops[-1]))
-    return out
+                what.setdefault(loops[-1], set()).add(seen.name)
+                around[loops[-1]] = loops[:-1]
+    # A step with no backward, around a loop that has both, is for what an epoch leaves over.
+    whole = [loop for loop, does in what.items() if {"backward", "step"} <= does]
+    left_over = {outer for loop in whole for outer in around[loop] if what.get(outer) == {"step"}}
+    return what.keys() - left_over
 
 
 def _of_schedule(node: cst.CSTNode) -> bool:

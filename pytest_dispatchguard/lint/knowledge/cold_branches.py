@@ -36,6 +36,12 @@ _DEBUG = re.compile(
     r"is_debug\w*|debugging",
     re.IGNORECASE,
 )
+_ASKS_DEBUG = re.compile(
+    r"_*(?:(?:is|should|in|do|use)_)?(?:\w+_)?(?:debug|verbose)(?:ging)?(?:_\w+)?_(?:enabled|on|active|mode|flag)|"
+    r"_*(?:is|should|in|do)_(?:\w+_)?(?:debug|verbose)(?:_\w+)?",
+    re.IGNORECASE,
+)
+"""The name of a function that says whether somebody looks for an error."""
 _NOW_AND_THEN = re.compile(
     r"_?(?:is|should|do|to)_log(?:ging)?(?:_\w+)?|_?log_(?:\w+_)?(?:info|stats|details|histograms?|images?)|_?(?:is_|in_)?(?:auto)?tuning(?:_mode)?|"
     r"_?(?:should_|do_|is_)?dump(?:_enabled|_inputs|_outputs|_tensors)?|"
@@ -72,6 +78,7 @@ _FIRST = re.compile(
 """Says that something has not been done yet, where the branch that does it takes it back."""
 _LOOKS_ONCE = re.compile(r"check|verif|valid|warn|first|once|init|build|set_?up|calibrat|alloc")
 """The same of what the branch switches off: other flags are switched on again, step by step."""
+_SIZES = frozenset({"numel", "nelement", "size"})
 _EXTENT = re.compile(r"max|longest|capacity", re.IGNORECASE)
 _MADE_BEFORE = re.compile(r"cached(?!_property)", re.IGNORECASE)
 _INTERVAL = re.compile(
@@ -126,7 +133,9 @@ def _cold_atom(node: ast.expr) -> bool:
     """Whether an expression is true only where nobody minds the cost."""
     if isinstance(node, ast.Call):
         called = _dotted(node.func).rpartition(".")[2].lstrip("_")
-        return called in _COLD_CALLS or _OTHER_DEVICE.fullmatch(called) is not None
+        if called in _COLD_CALLS or _OTHER_DEVICE.fullmatch(called) is not None:
+            return True
+        return _ASKS_DEBUG.fullmatch(called) is not None
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         asked = _dotted(node.left).rpartition(".")[2]
         return isinstance(node.ops[0], (ast.Gt, ast.GtE)) and _LEVEL.fullmatch(asked) is not None
@@ -368,6 +377,8 @@ def _outgrown(
     if isinstance(left, ast.Constant) or isinstance(right, ast.Constant):
         return False, False
     for side, smaller in ((left, (ast.Lt, ast.LtE)), (right, (ast.Gt, ast.GtE))):
+        if isinstance(op, (ast.NotEq, *smaller)) and _describes_kept(side, assigned):
+            return True, False
         for name in {_dotted(side), _held(side)}:
             if "." not in name and f"global {name}" not in assigned:
                 continue
@@ -383,6 +394,14 @@ def _outgrown(
     return False, False
 
 
+def _describes_kept(node: ast.expr, assigned: Collection[str]) -> bool:
+    """Whether an expression is an attribute of what outlives the call and the branch makes anew: the size
+    that ``_buffer.nbytes`` says, or the group that it is for."""
+    owner, _, last = _dotted(node).rpartition(".")
+    lasting = "." in owner or f"global {owner}" in assigned
+    return owner in assigned and lasting and _COUNTER.search(last) is None
+
+
 def _held(node: ast.expr) -> str:
     """What is kept, of an expression for it, for its shape, device, dtype or length."""
     if isinstance(node, ast.Subscript):
@@ -390,7 +409,7 @@ def _held(node: ast.expr) -> str:
     if isinstance(node, ast.Call):
         if _dotted(node.func) == "len" and len(node.args) == 1:
             node = node.args[0]
-        elif isinstance(node.func, ast.Attribute) and node.func.attr == "size":
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES:
             node = node.func.value
     if isinstance(node, ast.Attribute) and node.attr in ("shape", "device", "dtype"):
         node = node.value
@@ -437,7 +456,7 @@ def _counts(node: ast.expr, assigned: Collection[str]) -> bool:
     if _dotted(node.func) == "len" and node.args:
         name = _dotted(node.args[0])
         return name not in assigned or _keeps(name, assigned)
-    return isinstance(node.func, ast.Attribute) and node.func.attr in ("numel", "nelement", "size")
+    return isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES
 
 
 def _on_other_device(left: ast.expr, right: ast.expr) -> bool:
@@ -524,6 +543,24 @@ def _asks_for_the_past(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return _asks_for_the_past(node.func)
     return _LEGACY.fullmatch(_dotted(node).rpartition(".")[2]) is not None
+
+
+MAKES_OF_NUMBERS = frozenset({"tensor", "as_tensor", "full", "full_like", "new_tensor", "new_full"})
+"""The last names of what makes a tensor of numbers that it is given."""
+_NOT_A_NUMBER = re.compile(
+    rf"(?:return\s+|[\w.\[\]'\"]+\s*=\s*)?(?:\w+\.)*(?:{'|'.join(sorted(MAKES_OF_NUMBERS))})"
+    r"\([^#]*\bnan\b[^#]*\)",
+    re.IGNORECASE,
+)
+_SHORT = 200
+
+
+def gives_nan(written: str) -> bool:
+    """Whether an expression, or a statement, gives a tensor that is not a number: what there is where there
+    is nothing to work on."""
+    if len(written) > _SHORT or "nan" not in written.lower():
+        return False
+    return _NOT_A_NUMBER.fullmatch(written.strip()) is not None
 
 
 def complains(called: str) -> bool:

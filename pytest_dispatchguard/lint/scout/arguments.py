@@ -48,17 +48,62 @@ def forms(walk: Walk, reading: Reading, name: str) -> list[str]:
 def _form(walk: Walk, reading: Reading, arguments: Node) -> str:
     if arguments.type != "argument_list":
         return "?"  # a generator is the only argument
+    here = _on_cpu_here(walk, reading, arguments) if walk.asks_devices else frozenset()
     words = []
     for argument in arguments.named_children:
         kind = argument.type
+        name, value = "", argument
         if kind == "keyword_argument":
-            name, value = argument.named_children[0], argument.named_children[-1]
-            words.append(f"{text(walk.source, name)}={_word(walk, reading, value)}")
-        elif kind in ("list_splat", "dictionary_splat"):
+            name, value = (
+                f"{text(walk.source, argument.named_children[0])}=",
+                argument.named_children[-1],
+            )
+        if kind in ("list_splat", "dictionary_splat"):
             words.append("*")
         elif kind != "comment":
-            words.append(_word(walk, reading, argument))
+            word = _word(walk, reading, value)
+            words.append(name + (CPU if word[1:] in here and word[0] in "=~" else word))
     return ",".join(words)
+
+
+_NOT_ON_CUDA = re.compile(
+    r"not ([\w.]+)\.is_cuda|([\w.]+)\.is_cpu|([\w.]+)\.device\.type (?:== ['\"]cpu|!= ['\"]cuda)['\"]"
+)
+_ON_CUDA = re.compile(
+    r"([\w.]+)\.is_cuda|not ([\w.]+)\.is_cpu|([\w.]+)\.device\.type (?:!= ['\"]cpu|== ['\"]cuda)['\"]"
+)
+
+
+def _on_cpu_here(walk: Walk, reading: Reading, node: Node) -> frozenset[str]:
+    """The parameters that are surely tensors on the CPU where a node stands, as a branch says: where one of
+    them is, the others are as a rule."""
+    while node.parent is not None and node.parent.type not in ("function_definition", "lambda"):
+        around, child = node.parent, node
+        tests: list[tuple[re.Pattern[str], Node]] = []
+        if around.child_by_field_name("consequence") == child:
+            tests.append((_NOT_ON_CUDA, around))
+        elif around.type == "if_statement":
+            tests.append((_ON_CUDA, around))
+        elif around.type == "block":
+            before = (one for one in around.named_children if one.end_byte <= child.start_byte)
+            tests += ((_ON_CUDA, one) for one in before if _returns(one))
+        for asked, test in tests:
+            condition = test.child_by_field_name("condition")
+            said = condition is not None and asked.fullmatch(text(walk.source, condition))
+            if said and reading.fact is not None:
+                annotated = (n for n, given in reading.fact.defaults.items() if given == SOMETHING)
+                return frozenset({*said.groups(""), *reading.fact.tensors, *annotated})
+        node = around
+    return frozenset()
+
+
+def _returns(node: Node) -> bool:
+    """Whether a statement is an `if` with nothing but a body that returns."""
+    block = node.child_by_field_name("consequence") if node.type == "if_statement" else None
+    if block is None or node.child_by_field_name("alternative") is not None:
+        return False
+    said = [one for one in block.named_children if not one.is_extra]
+    return bool(said) and said[-1].type == "return_statement"
 
 
 def _word(walk: Walk, reading: Reading, value: Node) -> str:

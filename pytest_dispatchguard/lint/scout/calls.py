@@ -257,7 +257,7 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         else:
             reading.step = True
         if walk.rounds and (last == "backward" or _OPTIMIZER.search(text(walk.source, callee))):
-            reading.step_rounds.add(walk.rounds[-1])
+            reading.step_rounds.setdefault(walk.rounds, set()).add(last)
     if not given:
         if last == "remove":
             reading.removes = True

@@ -6,7 +6,7 @@ import re
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import ONE, ClassFact, FunctionFact, Value
+from pytest_dispatchguard.lint.facts import ONE, SOMETHING, ClassFact, FunctionFact, Value
 from pytest_dispatchguard.lint.scout.finish import settle
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
@@ -29,6 +29,7 @@ from pytest_dispatchguard.lint.scout.values import (
 )
 
 _HOST_ANNOTATIONS = frozenset({"int", "float", "bool", "str", "bytes"})
+_TENSOR_ANNOTATIONS = frozenset({"Tensor", "torch.Tensor"})
 
 
 def _decorated(walk: Walk, node: Node) -> None:
@@ -105,6 +106,8 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
         found.append(f"ann:{shown}")
         if shown in _HOST_ANNOTATIONS:
             reading.hosts.add(name)
+        elif shown in _TENSOR_ANNOTATIONS and default is None:
+            fact.defaults[name] = SOMETHING
     if default is not None:
         plain = default.type in PLAIN_KINDS and plain_literal(walk.source, default)
         if plain:

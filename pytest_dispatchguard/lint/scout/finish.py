@@ -56,9 +56,18 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
 
 def _leave_steps(reading: Reading) -> None:
     """Of a training, only what a step does is done again and again: not what an epoch does."""
+    whole = [around for around, what in reading.step_rounds.items() if "step" in what]
+    whole = [around for around in whole if "backward" in reading.step_rounds[around]]
+    steps = {
+        around[-1]
+        for around, what in reading.step_rounds.items()
+        # A step with no backward, around a loop that has both, is for what an epoch leaves over.
+        if "backward" in what
+        or not any(one != around and one[: len(around)] == around for one in whole)
+    }
     for key, call in reading.calls.items():
         loops = reading.rounds.get(key)
-        if loops and not any(reading.step_rounds.intersection(around) for around in loops):
+        if loops and not any(steps.intersection(around) for around in loops):
             call.loop = False
 
 

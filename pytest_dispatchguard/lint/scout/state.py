@@ -116,7 +116,7 @@ class Reading:
         """The parameters that it says are tensors, once somebody has asked."""
         self.backward = False
         self.step = False
-        self.step_rounds: set[int] = set()
+        self.step_rounds: dict[tuple[int, ...], set[str]] = {}
         """The loops whose rounds are steps of a training."""
         self.rounds: dict[tuple[str, str], set[tuple[int, ...]]] = {}
         """Of each call in a loop: the loops around it, outermost first."""
@@ -133,9 +133,9 @@ class Walk:
     """Where the walk is, and what it has gathered of the file."""
 
     __slots__ = (
-        "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
-        "module", "prefix", "reading", "readings", "rounds", "source", "star", "table", "tables",
-        "tensors_here", "torch_names", "under", "uneven", "where",
+        "asks_devices", "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package",
+        "loop", "marks", "module", "prefix", "reading", "readings", "rounds", "source", "star", "table",
+        "tables", "tensors_here", "torch_names", "under", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -176,6 +176,9 @@ class Walk:
         self.uneven = False
         self.tensors_here = b"torch" in source or b"cpu" in source
         """Whether the file says where tensors are."""
+        self.asks_devices = (
+            b".is_cuda" in source or b".device.type" in source or b".is_cpu" in source
+        )
         self.under: tuple[str, ...] = ()
         """The conditions on parameters with defaults around the place, as in `CallFact`."""
 

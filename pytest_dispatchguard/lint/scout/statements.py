@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact
+from pytest_dispatchguard.lint.facts import SOMETHING, ClassFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
@@ -130,17 +130,22 @@ def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
             found |= _assigned_by(walk, statement.named_children[0])
         elif statement.type == "if_statement":
             found |= _assigned_in_all(walk, statement)
-        elif statement.type in ("with_statement", "try_statement"):
+        elif statement.type in _WITH_BLOCKS:
             body = statement.child_by_field_name("body")
+            if statement.type not in ("with_statement", "try_statement"):
+                body = None  # a loop may have nothing to go through, or leave before its end
             blocks = [body, *(_last_block(one) for one in statement.named_children)]
             for block in blocks:
                 found |= _assigned(walk, block.named_children) if block is not None else set()
     return found
 
 
+_WITH_BLOCKS = frozenset({"with_statement", "try_statement", "for_statement", "while_statement"})
+
+
 def _last_block(part: Node) -> Node | None:
-    """The block of a `finally`."""
-    parts = part.named_children if part.type == "finally_clause" else ()
+    """The block of a `finally`, or of the `else` of a loop."""
+    parts = part.named_children if part.type in ("finally_clause", "else_clause") else ()
     return next((one for one in parts if one.type == "block"), None)
 
 
@@ -214,9 +219,21 @@ def last_kind(block: Node | None) -> str:
     return ""
 
 
-def _gives_up(walk: Walk, block: Node) -> bool:
-    """Whether a block logs that something is wrong, and leaves."""
+def _gives_up(walk: Walk, block: Node | None) -> bool:
+    """Whether a block logs that something is wrong, and leaves, or does nothing but give what is not a
+    number."""
+    if block is None:
+        return False
+    said = [one for one in block.named_children if not one.is_extra]
+    if len(said) == 1 and _gives_nan(walk, said[0]):
+        return True
     return _leaves(block) and any(map(cold_branches.complains, _called(walk, block)))
+
+
+def _gives_nan(walk: Walk, node: Node) -> bool:
+    """Whether an expression, or a statement, gives a tensor that is not a number."""
+    may = node.type in ("call", "return_statement", "expression_statement")
+    return may and cold_branches.gives_nan(text(walk.source, node))
 
 
 def _called(walk: Walk, block: Node) -> list[str]:
@@ -255,7 +272,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     orelse = after.child_by_field_name("body") if after and after.type == "else_clause" else None
     orelse_raises = last_kind(orelse) == "raise_statement"
     body_cold = last_kind(block) == "raise_statement" or _gives_up(walk, block)
-    else_cold = orelse_raises
+    else_cold = orelse_raises or _gives_up(walk, orelse)
     if cold_branches.worth_asking(written):
         origins = origins_of(walk, written)
         body_cold, else_cold = cold_branches.cold_branches(
@@ -263,7 +280,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
             orelse_assigns=_assigned(walk, orelse.named_children) | origins if orelse else (),
             body_assigns=_assigned(walk, block.named_children) | done | origins,
             body_raises=body_cold,
-            orelse_raises=orelse_raises,
+            orelse_raises=else_cold,
         )
         body_cold = body_cold or cold_branches.of_the_past(written, _called(walk, block))
     was_foreign, was_under = walk.foreign, walk.under
@@ -292,7 +309,8 @@ def _about_defaults(walk: Walk, condition: str) -> bool:
         return False
     bound = walk.reading.bindings
     return any(
-        name in fact.defaults and name not in bound for name in cold_branches.names_in(condition)
+        fact.defaults.get(name, SOMETHING) != SOMETHING and name not in bound
+        for name in cold_branches.names_in(condition)
     )
 
 
@@ -478,7 +496,7 @@ def _conditional(walk: Walk, node: Node) -> None:
     written = text(walk.source, condition)
     body_cold, else_cold = cold_branches.cold_branches(written)
     for part, cold in ((body, body_cold), (orelse, else_cold)):
-        if cold:
+        if cold or _gives_nan(walk, part):
             visit_cold(walk, [part])
         else:
             visit(walk, part)

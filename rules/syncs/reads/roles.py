@@ -409,8 +409,23 @@ def use(read: Read, place: Place) -> str:
 def avoidable(read: Read, place: Place) -> bool:
     """Whether the host surely need not read a number: it goes back into tensors, is summed up or logged in a
     loop, or only checked. What shapes, Python values and callers are made of has to be read."""
-    if read.how == "tolist":
+    if read.how == "tolist" or _read_anyway(read, place):
         return False
+    return _is_avoidable(read, place)
+
+
+def _read_anyway(read: Read, place: Place) -> bool:
+    """Whether the host needs the same number for something else, a few lines on."""
+    reads = place.once(("reads", id(place.function)), lambda: _reads(place))
+    alike, _ = place.once(("alike", id(place.function)), lambda: _alike(reads, place))
+    return any(
+        one.call is not read.call and not _is_avoidable(one, place)
+        for one, scene in alike.get(place.text(read.tensor), ())
+        if scene.loops == place.scene.loops
+    )
+
+
+def _is_avoidable(read: Read, place: Place) -> bool:
     stops = ends(read.call, place)
     if stops <= {"tensor", "check", "sum"}:
         return True

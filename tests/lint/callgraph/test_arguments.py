@@ -61,6 +61,23 @@ def test_what_a_root_hands_on_can_be_anything() -> None:
     assert given_to_helper(text) == {"mode": ["'fast'"]}
 
 
+@pytest.mark.parametrize(
+    ("parameter", "mask"),
+    [
+        ("mask: torch.Tensor", ["..."]),
+        ("mask: 'torch.Tensor'", ["..."]),
+        ("mask: torch.Tensor | None", []),
+        ("mask: torch.Tensor = None", []),
+        ("mask", []),
+    ],
+)
+def test_a_tensor_that_has_to_be_given_is_there(parameter: str, mask: list[str]) -> None:
+    text = HELPER + (
+        f"class A(nn.Module):\n    def forward(self, x, {parameter}):\n        return helper(x, mask)\n"
+    )
+    assert given_to_helper(text).get("mask", []) == mask
+
+
 def test_a_parameter_bound_anew_is_not_handed_on() -> None:
     text = HELPER + (
         "def between(x, mask=None):\n    mask = x if mask is None else mask\n    return helper(x, mask)\n"
@@ -154,6 +171,38 @@ def test_tensors_on_the_cpu_are_known_where_they_are_given(argument: str, on_cpu
     )
     wanted = {"helper": ["points"], "inner": ["points"]} if on_cpu else {}
     assert brief.on_cpu == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "on_cpu"),
+    [
+        ("if not x.is_cuda:\n            return helper(x, order, scale)", ["order", "x"]),
+        (
+            "if x.is_cuda:\n            return x\n        return helper(x, order, scale)",
+            ["order", "x"],
+        ),
+        (
+            "if x.device.type == 'cuda':\n            x\n        else:\n            helper(x, order, scale)",
+            ["order", "x"],
+        ),
+        (
+            "if x.is_cpu:\n            y = helper(x, order, scale)",
+            ["order", "x"],
+        ),
+        ("if x.device.type == 'cpu':\n            return helper(x, order, scale)", ["order", "x"]),
+        ("if x.is_cuda:\n            return helper(x, order, scale)", []),
+        ("if not x.is_cuda:\n            y = x\n        return helper(x, order, scale)", []),
+        ("if not x.is_cuda and scale:\n            return helper(x, order, scale)", []),
+        ("if x.is_cuda:\n            print(x)\n        return helper(x, order, scale)", []),
+    ],
+)
+def test_a_branch_says_that_tensors_are_on_the_cpu(body: str, on_cpu: list[str]) -> None:
+    text = MODULE + (
+        "def helper(x, order, scale):\n    return x\n"
+        "class A(nn.Module):\n    def forward(self, x, order: torch.Tensor, scale):\n"
+        f"        {body}\n"
+    )
+    assert brief_of({"m.py": text}, "m.py").on_cpu.get("helper", []) == on_cpu
 
 
 def test_one_caller_on_a_device_is_enough() -> None:

@@ -9,6 +9,7 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
     cold_branches,
     counted,
     counts,
+    gives_nan,
     looked_up,
     periods_of_one,
     rest_is_cold,
@@ -28,6 +29,8 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "verbose > 0",
         "DEBUG and x.any()",
         "logger.isEnabledFor(logging.DEBUG)",
+        "_layout_debug_enabled()",
+        "self.is_debug_mode() and x.any()",
         "step % self.log_every == 0",
         "self.log_loss_info",
         "log_grad_stats",
@@ -137,6 +140,13 @@ def test_what_was_made_for_another_call_is_made_anew_rarely(condition: str, assi
         ("_loaded is wanted", {"_loaded", "global _loaded"}, (False, False)),
         ("_loaded != wanted", {"_loaded"}, (False, False)),
         ("last_step != step", {"last_step", "global last_step"}, (False, False)),
+        ("_kept.group != group", {"_kept", "global _kept"}, (True, False)),
+        ("_kept is None or _kept.size < n", {"_kept", "global _kept"}, (True, False)),
+        ("_kept is None or n > _kept.size", {"_kept", "global _kept"}, (True, False)),
+        ("_kept.size > n", {"_kept", "global _kept"}, (False, False)),
+        ("_kept.size < n", {"_kept"}, (False, False)),
+        ("_kept.step != step", {"_kept", "global _kept"}, (False, False)),
+        ("_kept.numel() < n", {"_kept", "global _kept"}, (False, False)),
     ],
 )
 def test_a_global_that_is_kept_for_another_value_is_made_anew_rarely(
@@ -446,3 +456,20 @@ def test_what_is_declared_global_lasts_whatever_its_name() -> None:
 @pytest.mark.parametrize("condition", ["self.log_scale", "log_prob", "self.log_alpha is not None"])
 def test_logarithms_are_no_logging(condition: str) -> None:
     assert cold_branches(condition) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("return torch.tensor(float('nan'), device=x.device)", True),
+        ("top = torch.full((n,), math.nan)", True),
+        ('metrics["top"] = x.new_tensor(float("NaN"))', True),
+        ("torch.full_like(x, torch.nan)", True),
+        ("top = x.masked_fill(mask, float('nan'))", False),
+        ("top = torch.tensor(nanoseconds)", False),
+        ("top = torch.tensor(0.0)", False),
+        ("if x: top = torch.tensor(math.nan)", False),
+    ],
+)
+def test_what_gives_no_number(written: str, expected: bool) -> None:
+    assert gives_nan(written) is expected

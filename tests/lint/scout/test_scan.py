@@ -304,6 +304,25 @@ def test_what_an_epoch_does_is_no_step() -> None:
     assert loops == {"begin": False, "both": True, "loss": True, "log": True, "evaluate": False}
 
 
+@pytest.mark.parametrize(
+    ("left_over", "hot"),
+    [
+        ("if batch:\n            o.optimizer.step()\n            log(batch)", False),
+        ("if batch:\n            loss(model, batch).backward()\n            log(batch)", True),
+    ],
+)
+def test_what_an_epoch_leaves_over_is_no_step(left_over: str, hot: bool) -> None:
+    fact = function(
+        "def f(o, model, loader):\n"
+        "    for epoch in range(9):\n"
+        "        for batch in loader:\n"
+        "            loss(model, batch).backward()\n"
+        "            o.optimizer.step()\n"
+        f"        {left_over}\n"
+    )
+    assert {c.name: c.loop for c in fact.calls}["log"] is hot
+
+
 def test_hooks_are_told() -> None:
     text = "class C:\n    def __init__(self, m):\n        m.register_forward_hook(self.hook)\n"
     assert ("self.hook", "hook") in [(c.name, c.how) for c in function(text, "C.__init__").calls]
