@@ -38,6 +38,7 @@ def run(root: Path, tmp_path: Path, python: Run) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.thorough
 def test_demo_passes_its_own_tests(run: Callable[..., str], plugin_flags: tuple[str, ...]) -> None:
     said = run(
         *("pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml", "tests"),

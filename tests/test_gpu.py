@@ -550,7 +550,7 @@ def test_planted_waits_are_held_against_the_trace(
 @pytest.mark.parametrize(
     "only",
     [
-        ("tests", "trace"),
+        ("trace",),
         pytest.param((), marks=pytest.mark.thorough),
     ],
 )
@@ -565,5 +565,6 @@ def test_a_dry_run(on_the_ghost: Any, tmp_path: Path, only: Sequence[str]) -> No
     assert tuple(found) == (only or ("tests", "waits", "prices", "trace", "keras", "noise"))
     for name, one in found.items():
         assert one["status"] in (("held", "skipped") if name == "keras" else ("held",))
-    told = json.loads((tmp_path / "tests.json").read_text())
-    assert told["skipped"] == told["collected"] > 100
+    if not only:
+        told = json.loads((tmp_path / "tests.json").read_text())
+        assert told["skipped"] == told["collected"] > 100

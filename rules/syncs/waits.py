@@ -51,6 +51,8 @@ _OF_DATA = re.compile(
 _ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
 """They are called so, and work on what the model gives."""
 _LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
+_DRIVER = re.compile(r"(?:^|[a-z_])Ray(?:[A-Z]\w*)?(?:Trainer|Controller|Driver|Pipeline)")
+"""Classes that have workers in other processes do the work on devices, by the names of Ray's users."""
 _HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
 
@@ -68,9 +70,9 @@ def _is_for_the_cpu(place: Place) -> bool:
 
 
 def works_on_host(place: Place) -> bool:
-    """Whether the place belongs to data loading or measuring, or to a function whose `device` is the CPU:
-    tensors there live on the CPU, or waiting for the device is the point. Modules called so (augmentations,
-    attention processors) work where their inputs are."""
+    """Whether the place belongs to data loading or measuring, to a driver of workers, or to a function whose
+    `device` is the CPU: tensors there live on the CPU, or waiting for the device is the point. Modules called
+    so (augmentations, attention processors) work where their inputs are."""
     if place.assignments("device") == 1 and _is_for_the_cpu(place):
         return True
     words = place.qualname.lower()
@@ -79,6 +81,9 @@ def works_on_host(place: Place) -> bool:
     words = _ON_LOGITS.sub("", words)
     bases = place.cls.ancestors if place.cls is not None else ()
     if any(base.startswith("torch.utils.data.") for base in bases):
+        return True
+    owner = place.qualname.rpartition(".")[0]
+    if any(_DRIVER.search(one.rpartition(".")[2]) for one in (owner, *bases)):
         return True
     if not place.in_module and (_FETCHES.fullmatch(name) or _OF_DATA.search(place.module)):
         return True

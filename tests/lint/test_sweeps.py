@@ -32,6 +32,6 @@ import pytest
     ],
 )
 def test_twice_the_code_is_twice_the_work(sweeps: ModuleType, case: str, most: float) -> None:
-    one = sweeps.sweep(case, (30, 60, 120, 240), times=1)
+    one = sweeps.sweep(case, (30, 60, 120), times=1)
     assert one.call_exponent < most, one
     assert one.problems == ()

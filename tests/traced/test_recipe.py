@@ -60,6 +60,7 @@ def edited(text: str) -> str:
     return text.replace(before[1:], after[1:])
 
 
+@pytest.mark.thorough
 def test_five_commands_lead_to_a_pull_request(tmp_path: Path) -> None:
     (program,) = blocks("traces.md", "python", HEADING)
     script = tmp_path / "train.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The repository, which is the current directory."""
+    """The repository, which is the current directory. Its code is without torch, which other tests may have
+    imported here: workers would import it, too."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     top = tmp_path / "repository"
     top.mkdir()
     (top / "mylib.py").write_text(SLOW)

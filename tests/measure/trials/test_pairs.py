@@ -59,7 +59,8 @@ def test_what_cannot_run_on_the_ghost_says_so(tmp_path: Path) -> None:
     assert gain.note.startswith("waits are not known: ")
 
 
-def test_without_torch_nothing_waits(tmp_path: Path) -> None:
+def test_without_torch_nothing_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # other tests have imported it
     text = "def f(n):\n    return [i for i in range(n)]\n"
     cheaper = "def f(n):\n    return list(range(n))\n"
     asked = Asked("f(100)", "from mylib import f")

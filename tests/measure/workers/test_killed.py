@@ -247,7 +247,7 @@ def test_a_process_that_is_killed_at_any_moment_is_one_line(
     [
         (signal.SIGTERM, 0),
         (signal.SIGINT, 1),
-        (signal.SIGKILL, 2),
+        pytest.param(signal.SIGKILL, 2, marks=pytest.mark.thorough),
         *(
             pytest.param(how, n, marks=pytest.mark.thorough)
             for n in range(3, 15)

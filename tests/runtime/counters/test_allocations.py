@@ -123,7 +123,7 @@ def test_what_code_takes(run: Callable[[], object], taken: int) -> None:
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 10))
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 def test_it_adds_up(ones: int, others: int, pairs: int) -> None:
     def both() -> None:
         tuples(ones)
