@@ -12,7 +12,10 @@ from ..syntax import is_word, method_call
 
 
 def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether a device argument says `cpu`, or nothing."""
+    """Whether a device argument says `cpu`, or nothing, or is that of a tensor on the CPU."""
+    if isinstance(node, cst.Attribute) and node.attr.value == "device":
+        like = place.kind(node.value)
+        return like.is_tensor and like.host
     held = place.value_of(node)
     if held is not None and held is not node:
         return names_cpu(held, place)

@@ -169,6 +169,8 @@ class FactoryThenMove(Rule):
             made = without_casts(value)
             return made if reads == [node] and isinstance(made, cst.Call) else None
         if isinstance(node, cst.Call) and place.name(node) in FACTORIES:
+            if place.name(node) == "torch.normal" and place.argument(node, 2, "size") is None:
+                return None  # drawn where its tensors are, and it takes no device
             return node
         if isinstance(node, cst.Call) and place.name(node) in LIKE and node.args:
             return node

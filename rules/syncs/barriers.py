@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
+from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, nodes
 
 from .waits import works_on_host
 
@@ -109,7 +109,7 @@ class Synchronize(Rule):
 
     Finds `torch.cuda.synchronize()` (and that of other devices, of `torch.accelerator` and of streams)
     in hot code, but where processes meet at a barrier, or a line is printed after it. An event or a stream
-    that is waited for is a note, and so is a wait beside a clock.
+    that is waited for is a note, and so is a wait beside a clock or under a condition.
 
     ## Why it costs
 
@@ -156,7 +156,9 @@ class Synchronize(Rule):
             f"`{place.short(node)}` stops the host until the device has finished everything "
             "queued. If one stream depends on another, use `wait_stream` or an event; reads wait by "
             "themselves.",
-            certainty="note" if _explained(place) or waits or _clocked(place) else "sure",
+            certainty="note"
+            if _explained(place) or waits or _clocked(place) or place.conditions
+            else "sure",
         )
 
 
@@ -165,7 +167,8 @@ class ThrowAwayMemory(Rule):
 
     ## What it does
 
-    Finds `torch.cuda.empty_cache()` (and that of other devices) and `gc.collect()` in hot code.
+    Finds `torch.cuda.empty_cache()` (and that of other devices) and `gc.collect()` in hot code; under a
+    condition it is a note.
 
     ## Why it costs
 
@@ -206,17 +209,20 @@ class ThrowAwayMemory(Rule):
             return None
         if any(_ASKED_FOR.search(place.text(test)) for test, _ in place.conditions):
             return None
+        certainty: Certainty = "note" if place.conditions else "sure"
         if name == "gc.collect":
             return place.finding(
                 node,
                 "`gc.collect()` walks all Python objects on every call. Remove it, or run it only "
                 "every few hundred steps.",
+                certainty=certainty,
             )
         if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
             return place.finding(
                 node,
                 f"`{place.short(node)}` waits for the device and frees memory that the next call has "
                 "to allocate from the driver again. Remove it, or run it only every few hundred steps.",
+                certainty=certainty,
             )
         return None
 

@@ -145,7 +145,7 @@ def origin(walk: Walk, reading: Reading, node: Node, depth: int = 0) -> str:
     if depth > _DEEPEST:
         return ""
     if kind == "identifier":
-        return _of_name(walk, reading, text(walk.source, node), depth)
+        return _of_name(walk, reading, node, depth)
     if kind == "call":
         return _of_call(walk, reading, node, depth)
     if kind in ("subscript", "parenthesized_expression", "unary_operator"):
@@ -170,16 +170,31 @@ def _agreed(origins: Iterable[str]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _of_name(walk: Walk, reading: Reading, name: str, depth: int) -> str:
+def _of_name(walk: Walk, reading: Reading, node: Node, depth: int) -> str:
+    name = text(walk.source, node)
     bound = reading.bindings.get(name)
     if bound is None:
         return f"~{name}" if name in reading.params and name != reading.self_name else ""
+    last = bound[-1] if bound else False
+    if not isinstance(last, bool) and _surely_before(last, node):
+        return origin(walk, reading, last, depth + 1)
     if name in reading.params or len(bound) > 3:
         return ""
     return _agreed(
         "" if isinstance(value, bool) else origin(walk, reading, value, depth + 1)
         for value in bound
     )
+
+
+def _surely_before(value: Node, node: Node) -> bool:
+    """Whether the statement that binds a value has run wherever a node is reached."""
+    statement = value.parent
+    while statement is not None and statement.type == "assignment":
+        statement = statement.parent
+    block = statement.parent if statement is not None else None
+    if statement is None or block is None or statement.type != "expression_statement":
+        return False
+    return statement.end_byte <= node.start_byte and node.end_byte <= block.end_byte
 
 
 def _of_call(walk: Walk, reading: Reading, node: Node, depth: int) -> str:

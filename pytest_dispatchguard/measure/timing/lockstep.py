@@ -37,7 +37,9 @@ THE_OTHER = "the other revision"
 """Whom a process blames that only waited."""
 _WARM = 8
 """Of a block, so many parts are called before it, untimed: while it slept the other used the caches."""
-_LEAST_WARM = 2
+_LEAST_WARM, _WARM_NS = 2, 200_000
+"""So many calls at least, as long as they take no longer than that. A long call meets the caches as the other
+left them, in both processes alike: neighbors that are nearer in time say more than warm ones."""
 _SETTLE = 30e-6
 """Seconds that a process sleeps before a turn: the other, which has just spoken, still has to fall asleep,
 and would do so on this core within the turn. And both come to all turns from sleep."""
@@ -121,6 +123,9 @@ class Turns:
     clock: Clock
     loops: int = 1
     reference_loops: int = 1
+    warm: int = _LEAST_WARM
+    """Calls, at least, that lead a block."""
+    reference_warm: int = _LEAST_WARM
     times: list[float] = field(default_factory=list)
     """Nanoseconds of a call, turn by turn."""
     pairs: list[tuple[float, float]] = field(default_factory=list)
@@ -131,34 +136,38 @@ class Turns:
     def calibrate(self) -> int:
         """How many calls make a block here."""
         if self.reference is not None:
-            self.reference_loops = self._loops(self.reference)
-        return self._loops(self.block)
+            self.reference_loops, self.reference_warm = self._paced(self.reference)
+        loops, self.warm = self._paced(self.block)
+        return loops
 
-    def _loops(self, block: Block) -> int:
+    def _paced(self, block: Block) -> tuple[int, int]:
+        """The calls in a block, and those that lead it, at least."""
         found = pace(block, self.prepare, self.device)
-        longer = round(_BLOCK_NS / max(found.call_ns, 1.0))
-        return max(found.loops, min(longer, self.device.most_calls))
+        took = max(found.call_ns, 1.0)
+        loops = max(found.loops, min(round(_BLOCK_NS / took), self.device.most_calls))
+        return loops, min(_LEAST_WARM, round(_WARM_NS / took))
 
     def take(self, *, both: bool = False) -> float:
         """Takes a turn; gives the nanoseconds of a call. `both`: the reference is timed, too."""
         return at_some_depth(partial(self._take, both))
 
     def _take(self, both: bool) -> float:
-        took = self._timed(self.block, self.loops)
+        took = self._timed(self.block, self.loops, self.warm)
         self.times.append(took)
         if both and self.reference is not None:
-            self.pairs.append((took, self._timed(self.reference, self.reference_loops)))
+            there = self._timed(self.reference, self.reference_loops, self.reference_warm)
+            self.pairs.append((took, there))
         if len(self.times) % _BATCH == 1:
             self.nothing.append(self.empty(repeat(None, self.loops)) / self.loops)
             gc.collect(1)
         return took
 
-    def _timed(self, block: Block, loops: int) -> float:
+    def _timed(self, block: Block, loops: int, warm: int) -> float:
         time.sleep(_SETTLE)
         prepare = self.prepare
         if prepare is not None:
             prepare()
-        block(repeat(None, max(_LEAST_WARM, loops // _WARM)))
+        block(repeat(None, max(warm, loops // _WARM)))
         if prepare is not None:
             prepare()
         self.device.wait()

@@ -121,6 +121,8 @@ class MaskRead(Rule):
         name = "rows" if len(node.slice) == 1 else "(rows,)"
         rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
         select = f"({rows}) and select by that: `{_by_rows(node, mask, place)}`"
+        if len(node.slice) > 1 and place.kind(mask).ndim != 1:
+            select += " (with as many names as the mask has dimensions)"
         # Of a tensor without dimensions a mask selects, and indices do not.
         if len(node.slice) == 1 and place.kind(node.value).ndim is None:
             select += " (flattened first, where it may have no dimension)"

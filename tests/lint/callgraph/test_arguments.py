@@ -152,7 +152,8 @@ def test_what_the_given_arguments_rule_out_is_not_hot(body: str, hot: bool) -> N
         ("y.type_as(x)", False),
         ("torch.zeros(3, device=x.device)", False),
         ("torch.tensor(0.5) * x", False),
-        ("z", False),
+        ("z", True),
+        ("w", False),
         ("[y]", False),
     ],
 )
@@ -165,6 +166,7 @@ def test_tensors_on_the_cpu_are_known_where_they_are_given(argument: str, on_cpu
             + "class A(nn.Module):\n    def forward(self, x, other):\n"
             + "        host = torch.device('cpu')\n        y = x.cpu()\n"
             + "        z = x\n        z = x.cpu()\n"
+            + "        w = x.cpu()\n        if other:\n            w = x\n"
             + f"        return helper({argument})\n"
         },
         "m.py",
