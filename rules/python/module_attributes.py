@@ -71,7 +71,8 @@ class HasattrOfModule(Rule):
 
     ## What it does
     Flags `hasattr(self, "x")` and `getattr(self, "x", default)` in hot methods of torch modules,
-    where no method of the class sets `x` as a plain attribute.
+    where no method of the class sets `x` as a plain attribute. `getattr` of what no method sets is a note:
+    it costs nothing where other code sets a plain attribute.
 
     ## Why it costs
     Anything but a plain attribute is looked up by `Module.__getattr__`, in Python, among parameters,
@@ -125,6 +126,8 @@ class HasattrOfModule(Rule):
                 return None
         values = place.attribute_values(attribute)
         registered = _registered(values)
+        # Where other code sets it as a plain attribute, it is found at once.
+        outside = not values and place.last_name(node) == "getattr"
         # What others add by `add_module` must not be there as anything else.
         none = "" if values else f' (`register_module("{attribute}", None)` if it is a submodule)'
         return place.finding(
@@ -132,7 +135,11 @@ class HasattrOfModule(Rule):
             f"`{place.text(node)}` goes through `Module.__getattr__`, Python code that takes "
             f"about a microsecond per call. Always define `self.{attribute}` in `__init__`, as None when "
             f"unused{none}; then read it into a local once and test the local",
-            certainty="maybe" if _foreign_bases(place) else "note" if registered else "sure",
+            certainty="maybe"
+            if _foreign_bases(place)
+            else "note"
+            if registered or outside
+            else "sure",
             fix=_asking_one_table(node, attribute, values, place),
         )
 

@@ -20,6 +20,7 @@ from pytest_dispatchguard.lint.knowledge.cold_names import (
     COLD_PATHS,
     COLD_UNLESS_ROOTS,
     KERNEL_DECORATORS,
+    REMEMBERING_DECORATORS,
     TEST_PATHS,
 )
 
@@ -108,7 +109,7 @@ def _cold_by_decorator(project: Project, module: str, fact: FunctionFact) -> boo
             continue
         if decorator in ("lru_cache", "cache", "cached_property"):
             return True
-        if KERNEL_DECORATORS.fullmatch(decorator):
+        if KERNEL_DECORATORS.fullmatch(decorator) or REMEMBERING_DECORATORS.fullmatch(decorator):
             return True
         if any(thing.id in COLD_DECORATORS for thing in resolve(project, module, decorator)):
             return True

@@ -36,6 +36,8 @@ _DEBUG = re.compile(
     r"is_debug\w*|debugging",
     re.IGNORECASE,
 )
+_DEBUG_SETTING = re.compile(r"_?debug_\w+", re.IGNORECASE)
+"""A setting that whoever looks for an error gives a value."""
 _ASKS_DEBUG = re.compile(
     r"_*(?:(?:is|should|in|do|use)_)?(?:\w+_)?(?:debug|verbose)(?:ging)?(?:_\w+)?_(?:enabled|on|active|mode|flag)|"
     r"_*(?:is|should|in|do)_(?:\w+_)?(?:debug|verbose)(?:_\w+)?",
@@ -301,6 +303,8 @@ def _verdict_of_comparison(
     left: ast.expr, op: ast.cmpop, right: ast.expr, assigned: Collection[str]
 ) -> tuple[bool, bool]:
     if isinstance(op, (ast.Is, ast.IsNot)) and _is_nothing(right):
+        if _DEBUG_SETTING.fullmatch(_dotted(left).rpartition(".")[2]):
+            return (False, True) if isinstance(op, ast.Is) else (True, False)
         filled = _is_filled(left, assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
     if (

@@ -30,6 +30,7 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "DEBUG and x.any()",
         "logger.isEnabledFor(logging.DEBUG)",
         "_layout_debug_enabled()",
+        "debug_percentile is not None",
         "self.is_debug_mode() and x.any()",
         "step % self.log_every == 0",
         "self.log_loss_info",
