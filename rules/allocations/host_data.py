@@ -160,11 +160,6 @@ class HostDataToDevice(Rule):
         copied."""
         if place.loops and place.invariant(node, place.loops[-1]):
             return True, "it is the same in every iteration of the loop: build it before"
-        if _goes_to_other_processes(node, place):
-            return False, (
-                "a collective of a CPU group (`gloo`) takes it as it is, and pinned memory is copied without "
-                "waiting"
-            )
         if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
             full = "new_full((1,), …)" if place.last_name(node) == "new_tensor" else ""
             full = full or "torch.full((1,), …, device=…)"
@@ -175,6 +170,11 @@ class HostDataToDevice(Rule):
             return (
                 True,
                 f"`torch.arange({bounds}, device=…)` counts on the device and does not wait",
+            )
+        if _goes_to_other_processes(node, place):
+            return False, (
+                "a collective of a CPU group (`gloo`) takes it as it is, and pinned memory is copied without "
+                "waiting"
             )
         owner = place.dotted(data).partition(".")[0]
         if isinstance(data, cst.Attribute) and owner == place.self_name != "":
