@@ -36,6 +36,37 @@ FITS = {
         "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
         "the same seed gives different values",
     ),
+    "DG504-views": (
+        (
+            "def f(x: torch.Tensor, n: int):\n"
+            "    steps = torch.arange(0, n).long()\n"
+            "    rows = steps.unsqueeze(0).expand_as(x)\n"
+            "    if x.is_cuda:\n        rows = rows.to(x.device)\n    return rows < x\n"
+        ),
+        "pass `device=` to the factory",
+    ),
+    "DG504-triangle": (
+        (
+            "def f(x: torch.Tensor, n: int):\n"
+            "    return torch.triu(torch.ones(n, n) * -1e9, diagonal=1)[None].bool().to(x.device)\n"
+        ),
+        "`torch.ones(…)` is made on the CPU",
+    ),
+    "DG504-numbers": (
+        "def f(x: torch.Tensor, n: int):\n    return (1.0 / (100 ** (torch.arange(n) / n))).to(x)\n",
+        "device=x.device, dtype=x.dtype",
+    ),
+    "DG502-old": (
+        "def f(x: torch.Tensor):\n    return torch.FloatTensor([0.5, 2.0]).to(x.device)\n",
+        "builds the same constant",
+    ),
+    "DG505-old": (
+        (
+            "class Table:\n    def __init__(self, rows):\n        self.rows = torch.Tensor(rows)\n\n"
+            "    # dispatchguard: hot\n    def f(self, x):\n        return x + self.rows.to(x.device)\n"
+        ),
+        "`self.rows` is a plain tensor on the CPU",
+    ),
     "DG438-last": ("def f(x: torch.Tensor):\n    return x[:, [-1]]\n", "`-1:` slices"),
     "DG438-one-of-the-last": ("def f(x: torch.Tensor):\n    return x[:, [-3]]\n", "`-3:-2` slices"),
     "DG438-number": ("def f(x: torch.Tensor):\n    return x[:, [2]]\n", "`2:3` slices"),

@@ -110,6 +110,8 @@ class FunctionFact:
     over_loader: bool = False
     """Whether it is called as a step is, and a loop in it goes through a whole data loader: it runs once an
     epoch."""
+    takes_batch: bool = False
+    """Whether it asks an iterator over batches, which it is given, for the next one."""
     reads: bool = False
     """Whether it is a short helper that brings what it is given to Python, or to the CPU."""
     takes_tensors: bool = False

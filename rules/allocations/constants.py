@@ -8,7 +8,7 @@ from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..syntax import assigned_once
 from .constant_fixes import filled, kept
-from .data import FACTORIES, FROM_DATA, LEGACY_CLASSES, is_constant, is_constant_table
+from .data import COPIED, FACTORIES, FROM_DATA, LEGACY_CLASSES, is_constant, is_constant_table
 from .devices import device_of, is_device, move_target
 from .uses import is_for_nothing, is_kept, is_written_to, loads
 
@@ -108,7 +108,8 @@ class ConstantTensorBuiltPerCall(Rule):
         if is_written_to(node, place) or is_for_nothing(place):
             return None
         on_device = device_of(node, place) is not None
-        if on_device and (place.last_name(node) in LEGACY_CLASSES or name == "torch.Tensor"):
+        legacy = place.last_name(node) in LEGACY_CLASSES or name == "torch.Tensor"
+        if legacy and place.argument(node, None, "device") is not None:
             return None  # these make tensors on the CPU alone, and refuse any other device
         copied = on_device or place.last_name(node) == "new_tensor"
         cost = "and waits for the copy to the device " if copied else ""
@@ -253,6 +254,4 @@ class ConstantMovedPerCall(Rule):
 
     def _on_cpu(self, value: str) -> bool:
         head, _, name = value.partition(":")
-        return head == "call" and (
-            name in FACTORIES or name in ("torch.tensor", "torch.from_numpy")
-        )
+        return head == "call" and (name in FACTORIES | COPIED or name == "torch.tensor")

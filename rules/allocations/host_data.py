@@ -8,6 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
+from ..syncs.lightning import logged
 from ..syntax import assigned, is_word, method_call
 from .constant_fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
@@ -28,6 +29,12 @@ def _written_down(data: cst.BaseExpression, place: Place) -> bool:
     """Whether data is a list that is put together here, by a name or not, of values of which none is surely a
     tensor: whatever they are, the host waits, for the copy or to read them."""
     kind = place.kind(data)
+    if (
+        isinstance(data, cst.Attribute)
+        and place.dotted(data) == f"{place.self_name}.{data.attr.value}"
+    ):
+        known = place.attribute_values(data.attr.value)
+        return bool(known) and set(known) == {"list"} and _may_be_numbers(kind.element)
     if isinstance(data, cst.Name):
         held = place.value_of(data)
         if not isinstance(held, cst.List | cst.ListComp):
@@ -68,7 +75,8 @@ class HostDataToDevice(Rule):
 
     Finds `torch.tensor(values, device=…)` and `torch.as_tensor(values, device=…)` of Python sequences of
     numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code. What may be other data
-    on every call (arguments, computed lists), or is sent to other processes, is a note.
+    on every call (arguments, computed lists), or is sent to other processes, is a note, as are numbers that
+    a LightningModule logs (`self.log("lr", lr)`).
 
     ## Why it costs
 
@@ -107,6 +115,7 @@ class HostDataToDevice(Rule):
     name = "host-data-to-device"
     origin = "vllm#51458"
     looks_for = Call(
+        "log",
         "tensor",
         "as_tensor",
         "asarray",
@@ -120,6 +129,8 @@ class HostDataToDevice(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Data that is surely the host's, put where the device is."""
         last = place.last_name(node)
+        if last == "log":
+            return self._logged(node, place)
         if last == "new_tensor":
             source = place.receiver(node)
             if source is None or not place.on_device(source):
@@ -138,7 +149,11 @@ class HostDataToDevice(Rule):
         if is_constant_table(data) and not (_is_of_one(data) and is_written_to(node, place)):
             return None
         surely = is_host_data(data, place) or last == "from_numpy"
-        if not surely and not _written_down(data, place):
+        if (
+            not surely
+            and not _written_down(data, place)
+            and not self._of_anything(node, data, place)
+        ):
             return None
         if last.endswith("Tensor") and not (
             isinstance(place.value_of(data) or data, cst.List | cst.ListComp)
@@ -154,6 +169,24 @@ class HostDataToDevice(Rule):
             certainty="sure" if sure else "note",
             fix=(filled(node, data, place) or made_there(node, data, place)) if surely else None,
         )
+
+    def _logged(self, node: cst.Call, place: Place) -> Finding | None:
+        """A number that Lightning makes a tensor of, on the device."""
+        value = logged(node, place)
+        if value is None or not is_number(value, place) or is_for_nothing(place):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` makes a tensor on the device of a number, and the host waits for the "
+            "copy. Log it less often, or hand it to the logger itself (`self.logger.log_metrics`), which takes "
+            "numbers.",
+            certainty="note",
+        )
+
+    def _of_anything(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
+        """Whether `torch.tensor` is given what nothing is known of: as a tensor it would be `clone()`."""
+        plain = isinstance(data, cst.Name | cst.Attribute)
+        return place.name(node) == "torch.tensor" and plain and place.kind(data).what == "unknown"
 
     def _advice(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> tuple[bool, str]:
         """How to do without the copy, and whether that surely fits: what is another on every call has to be

@@ -7,6 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Edit, Finding, Fix, Place, Rule, Span, nodes
 
 from ..syncs.waits import works_on_host
+from ..syntax import is_word
 from .data import (
     COPIED,
     FACTORIES,
@@ -22,10 +23,14 @@ from .devices import is_device, move_target
 from .uses import is_for_nothing, is_kept, loads
 
 _RESHAPING = frozenset(
-    "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat".split()
+    "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat view_as "
+    "reshape_as expand_as".split()
 )
 """Methods that change a tensor's layout and none of its numbers."""
-_OTHER_NUMBERS = "; the device's generator may draw different numbers from the CPU's"
+_CUT = frozenset({"triu", "tril"})
+"""Functions and methods that give a part of a matrix."""
+_OTHER_DRAWS = "; the device's generator may draw different numbers from the CPU's"
+_OTHER_ROUNDING = "; the device may round the numbers differently"
 
 
 def _stays(node: cst.Call, factory: cst.Call, place: Place) -> bool:
@@ -33,6 +38,44 @@ def _stays(node: cst.Call, factory: cst.Call, place: Place) -> bool:
     target = place.argument(node, 0, "device") or place.argument(node, 0, "other")
     where = place.dotted(target).removesuffix(".device") if target is not None else ""
     return place.name(factory) in LIKE and where == place.dotted(factory.args[0].value) != ""
+
+
+def _under(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
+    """What is reshaped, cast, cut to a triangle or computed with numbers: `torch.ones(n, n)` of
+    `torch.triu(torch.ones(n, n) * 2).bool()[None]`."""
+    inner: cst.BaseExpression | None = node
+    while inner is not None:
+        node = without_casts(inner)
+        inner = _operand(node, place)
+    return node
+
+
+def _operand(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
+    """What an operation takes that gives the same on every device."""
+    if isinstance(node, cst.Call):
+        of_torch = place.name(node).startswith("torch.")
+        if place.last_name(node) not in (_CUT if of_torch else _RESHAPING | _CUT):
+            return None
+        given = node.args[0].value if node.args and not node.args[0].star else None
+        return given if of_torch else place.receiver(node)
+    if isinstance(node, cst.Subscript):
+        return node.value if all(map(_is_view, node.slice)) else None
+    if isinstance(node, cst.UnaryOperation):
+        return node.expression if isinstance(node.operator, cst.Minus | cst.BitInvert) else None
+    if isinstance(node, cst.BinaryOperation):
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            if is_number(other, place):
+                return side
+    return None
+
+
+def _is_view(element: cst.SubscriptElement) -> bool:
+    """Whether an index selects without a copy: a slice, a number, `...` or `None`."""
+    index = element.slice
+    return isinstance(index, cst.Slice) or (
+        isinstance(index, cst.Index)
+        and (isinstance(index.value, cst.Integer | cst.Ellipsis) or is_word(index.value, "None"))
+    )
 
 
 def _end(node: cst.BaseExpression, place: Place) -> Span | None:
@@ -50,7 +93,8 @@ class FactoryThenMove(Rule):
     ## What it does
 
     Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)` and the same with
-    a name between, when nothing else is done with the tensor on the CPU. `torch.zeros_like(x).to(device)` is
+    names, views, casts, `triu` and arithmetic with numbers between, when nothing else is done with the
+    tensor on the CPU. `torch.zeros_like(x).to(device)` is
     a note where nothing says that `x` is on the CPU.
 
     ## Why it costs
@@ -90,7 +134,7 @@ class FactoryThenMove(Rule):
         receiver = place.receiver(node)
         if receiver is None:
             return None
-        moved = self._under(receiver)
+        moved = _under(receiver, place)
         factory = self._factory(moved, place)
         if factory is None or place.argument(factory, None, "device") is not None:
             return None
@@ -148,26 +192,17 @@ class FactoryThenMove(Rule):
             given = "`device=` and `dtype=`"
         return given
 
-    def _under(self, node: cst.BaseExpression) -> cst.BaseExpression:
-        while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            if node.func.attr.value not in _RESHAPING or isinstance(node.func.value, cst.Name):
-                break
-            node = node.func.value
-        return node
-
     def _factory(self, node: cst.BaseExpression, place: Place) -> cst.Call | None:
+        """The factory behind a value, of which nothing else is made on the way."""
         if isinstance(node, cst.Name):
             value = place.value_of(node)
-            if (
-                not isinstance(value, cst.Call)
-                or self._factory(without_casts(value), place) is None
-            ):
+            if value is None or value is node:
                 return None
             reads = [
                 n for n in loads(node.value, place.function).reads if place.value_of(n) is value
             ]
-            made = without_casts(value)
-            return made if reads == [node] and isinstance(made, cst.Call) else None
+            made = self._factory(_under(without_casts(value), place), place)
+            return made if reads == [node] else None
         if isinstance(node, cst.Call) and place.name(node) in FACTORIES:
             if place.name(node) == "torch.normal" and place.argument(node, 2, "size") is None:
                 return None  # drawn where its tensors are, and it takes no device
@@ -235,11 +270,9 @@ class FactoryThenMove(Rule):
             return None
         added = Edit(whole.path, inner, f", {arguments}")
         gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
-        safety = self._safety(factory, place)
-        differs = "" if safety == "safe" else _OTHER_NUMBERS
         return Fix(
-            safety,
-            f"create it on the device{differs}",
+            self._safety(factory, place),
+            f"create it on the device{self._differs(factory, place)}",
             (added, Edit(whole.path, gone, "")),
         )
 
@@ -252,9 +285,11 @@ class FactoryThenMove(Rule):
         if not device or end is None or "#" in place.text(factory):
             return None
         edit = Edit(place.after(node, "").path, end, f", device={device}")
-        safety = self._safety(factory, place)
-        differs = "" if safety == "safe" else _OTHER_NUMBERS
-        return Fix(safety, f"create it on the device, and convert it there{differs}", (edit,))
+        return Fix(
+            self._safety(factory, place),
+            f"create it on the device, and convert it there{self._differs(factory, place)}",
+            (edit,),
+        )
 
     def _device(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
         """The source of the device that a tensor is moved to; empty where it is not known by the time that
@@ -274,6 +309,13 @@ class FactoryThenMove(Rule):
         here = factory in nodes.walk(node)
         early = all(n in given and place.assignments(n) <= 1 for n in names)
         return device if here or early else ""
+
+    def _differs(self, factory: cst.Call, place: Place) -> str:
+        """What else the fix changes."""
+        if self._safety(factory, place) == "safe":
+            return ""
+        drawn = place.last_name(factory).removesuffix("_like") in RANDOM
+        return _OTHER_DRAWS if drawn else _OTHER_ROUNDING
 
     def _safety(self, factory: cst.Call, place: Place) -> Safety:
         last = place.name(factory).rpartition(".")[2].removesuffix("_like")
@@ -340,7 +382,9 @@ class ComputedThenMoved(Rule):
             return None
         first = place.argument(node, 0, "device")
         to_tensor = first is not None and place.on_device(first)
-        if move_target(node, place) is None and not to_tensor:
+        converts = place.last_name(node) == "to" and place.argument(node, 1, "dtype") is not None
+        there = converts and first is not None and is_device(first, place)
+        if move_target(node, place) is None and not to_tensor and not there:
             return None
         if any(a.keyword is not None and a.keyword.value == "non_blocking" for a in node.args):
             return None

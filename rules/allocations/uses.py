@@ -27,7 +27,19 @@ def is_kept(node: cst.BaseExpression, place: Place) -> bool:
         targets = [t.target for t in parent.targets]
     else:
         return False
-    return any(not isinstance(t, cst.Name | cst.Tuple) for t in targets)
+    return any(
+        not isinstance(t, cst.Name | cst.Tuple) and not _is_of_this_call(t, place) for t in targets
+    )
+
+
+def _is_of_this_call(target: cst.BaseExpression, place: Place) -> bool:
+    """Whether what is assigned to is an entry of a dict that the call makes, or of its batch."""
+    if not isinstance(target, cst.Subscript) or not isinstance(target.value, cst.Name):
+        return False
+    held = place.value_of(target.value)
+    if isinstance(held, cst.Call):
+        return place.name(held) in ("dict", "next")
+    return isinstance(held, cst.Dict) and not place.loops
 
 
 @dataclass(slots=True)

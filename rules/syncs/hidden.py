@@ -8,6 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, MathCall, Place, Rule
 
+from ..syntax import is_word
 from .data_flow import ends
 from .waits import asked, waits_inside, works_on_host
 
@@ -226,19 +227,28 @@ _CHECKED = {
 }
 
 
+_CHECKED_ALWAYS = frozenset(
+    "svd svdvals eig eigh eigvals eigvalsh lstsq pinv pinverse matrix_exp matrix_rank tensorinv".split()
+)
+"""Of `torch` and `torch.linalg`: those that check, and have no other form that does not."""
+_CLIPS = ("clip_grad_norm_", "get_total_norm")
+"""Functions that check a norm if they are asked to."""
+
+
 class LinalgChecked(Rule):
-    """A function of `torch.linalg` checks on the host whether it succeeded.
+    """A function checks on the host whether its result is right.
 
     ## What it does
 
-    Finds `torch.linalg.inv`, `cholesky`, `solve`, `lu_factor` and `ldl_factor` of device tensors in hot
-    code. It is a note: only the author knows that the matrices are regular.
+    Finds `torch.linalg.inv`, `cholesky`, `solve`, `lu_factor`, `ldl_factor`, `svd`, `eigh` and the like of
+    device tensors, and `clip_grad_norm_(…, error_if_nonfinite=True)`, in hot code. It is a note: only the
+    author knows that the values are fine.
 
     ## Why it costs
 
-    The function reads from the device whether each matrix could be factored, to raise an error where one
-    could not: the host waits until the device has worked through everything queued before. Those ending
-    in `_ex` give that answer as a tensor, and wait for nothing.
+    The function reads from the device whether each matrix could be factored, or whether the norm is finite,
+    to raise an error where not: the host waits until the device has worked through everything queued before.
+    Those ending in `_ex` give that answer as a tensor, and wait for nothing.
 
     ## Example
 
@@ -261,23 +271,46 @@ class LinalgChecked(Rule):
     name = "linalg-checked"
     origin = "physicsnemo#4b06f66e"
     looks_for = Call(
-        "inv", "cholesky", "solve", "ldl_factor", "lu_factor", "inverse", place="torch"
+        *{name.rpartition(".")[2] for name in _CHECKED}, *_CHECKED_ALWAYS, *_CLIPS, place="torch"
     )
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """A factorization of a tensor on a device."""
+        """A factorization of a tensor on a device, or a norm that has to be finite."""
         name = place.name(node)
+        last = place.last_name(node)
+        if last in _CLIPS:
+            return self._of_a_norm(node, place)
         matrix = node.args[0].value if node.args and not node.args[0].star else None
-        receiver = place.receiver(node)
-        if name not in _CHECKED and place.last_name(node) == "inverse" and receiver is not None:
-            name, matrix = "torch.inverse", receiver
-        if name not in _CHECKED or matrix is None or works_on_host(place):
+        if not name and last not in ("solve", "lu_factor", "lstsq"):
+            name, matrix = f"torch.{last}", place.receiver(node)
+        without = _CHECKED.get(name)
+        checked = name.rpartition(".")[0] in ("torch", "torch.linalg") and last in _CHECKED_ALWAYS
+        if not (without or checked) or matrix is None or works_on_host(place):
             return None
         if not place.on_device(matrix):
             return None
         return place.finding(
             node,
             f"`{place.short(node)}` checks for errors on the host, which waits for the device. "
-            f"`torch.linalg.{_CHECKED[name]}` returns them as a tensor and does not wait.",
+            + (
+                f"`torch.linalg.{without}` returns them as a tensor and does not wait."
+                if without
+                else "No form of it does without: call it less often, or use `qr` or `inv_ex`, which do "
+                "not wait, where these will do."
+            ),
+            certainty="note",
+        )
+
+    def _of_a_norm(self, node: cst.Call, place: Place) -> Finding | None:
+        if not place.name(node).startswith("torch.nn.utils.") or works_on_host(place):
+            return None
+        position = 3 if place.last_name(node) == "clip_grad_norm_" else 2
+        asked_for = place.argument(node, position, "error_if_nonfinite")
+        if asked_for is None or not is_word(asked_for, "True"):
+            return None
+        return place.finding(
+            node,
+            f"`{place.last_name(node)}(…, error_if_nonfinite=True)` reads the norm of the gradients, and the "
+            "host waits for the whole backward pass. Leave it out, and look at the norm where it is logged.",
             certainty="note",
         )

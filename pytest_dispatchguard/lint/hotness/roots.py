@@ -12,13 +12,14 @@ from pytest_dispatchguard.lint.callgraph.factories import returned_functions
 from pytest_dispatchguard.lint.callgraph.families import families, looks_like_module
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotted_id, imports_torch
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
-from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests
+from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests, path_of
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.hotness.profile import Observed
 from pytest_dispatchguard.lint.knowledge.entry_points import (
     HOT_ANYWHERE,
     HOT_DECORATORS,
     KERNELS,
+    REWORKS_A_MODEL,
     STEPS,
     Known,
 )
@@ -147,14 +148,25 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
             for name in decorator_names(project, function_id, fact):
                 if name in HOT_DECORATORS:
                     yield Root(function_id, HOT_DECORATORS[name])
+            if fact.takes_batch and not in_tests(project, function_id):
+                yield Root(function_id, "takes the next batch of a given iterator", "step")
             if fact.training_loop and not in_tests(project, function_id):
                 yield Root(function_id, "a training loop", "step", True, True)
-            elif fact.feeds_model and not in_tests(project, function_id):
+            elif (
+                fact.feeds_model
+                and not in_tests(project, function_id)
+                and not REWORKS_A_MODEL.search(_described(project, function_id))
+            ):
                 yield Root(function_id, "a loop that feeds a model", "step", True, True)
             for call in fact.calls:
                 if call.how.startswith("hook") and not in_tests(project, function_id):
                     for target in _handed_over(project, function_id, fact, call):
                         yield Root(target, "a hook that torch calls")
+
+
+def _described(project: Project, function_id: str) -> str:
+    """The names of a function, its class and its file."""
+    return f"{path_of(project, function_id).rpartition('/')[2]}:{function_id.partition(':')[2]}"
 
 
 def _handed_over(

@@ -223,6 +223,7 @@ def is_unnoticed(
         or function.mark
         or function.training_loop
         or function.feeds_model
+        or function.takes_batch
         or STEPS.fullmatch(last)
         or last in ("backward", "step")
         or (function.takes_tensors and about.module in matters.library)

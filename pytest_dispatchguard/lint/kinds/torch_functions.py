@@ -67,8 +67,8 @@ def torch_kind(
         return SCALAR if last.startswith(("get_", "is_")) else None
     if head in ("torch.cuda", "torch.backends", "torch.backends.cuda", "torch.accelerator"):
         return OTHER
-    if name in ("torch.utils.checkpoint.checkpoint", "torch.ops"):
-        return None
+    if name in ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.get_total_norm"):
+        return TENSOR
     return None
 
 

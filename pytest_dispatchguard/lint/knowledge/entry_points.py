@@ -183,6 +183,14 @@ KERNELS = re.compile(
     r"implements(?:_\w+)?"
 )
 """Decorators, by their last names, of what runs wherever an operation is called."""
+REWORKS_A_MODEL = re.compile(
+    r"quanti[sz]|calibrat|prun(?:e|ing)|sparsif|gptq|(?<![a-z])awq|loftq|smooth_?quant|"
+    r"(?:^|[_.:])(?:convert|export|replace|init|initiali[sz]e|merge|compress|tune|autotune|benchmark|"
+    r"profile|warm_?up|sanity|lr_find|find_lr|find_batch_size|dry_run|summari[sz]e)(?:_|$|\.py)",
+    re.IGNORECASE,
+)
+"""Names of functions, classes and files that run a model a few times, to make another one of it or to learn
+something about it."""
 STEPS = re.compile(
     r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction|inference|infer|"
     r"decode|decoding|generation|sampling|denoise|denoising|rollout|draft|verify)_"

@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.facts import (
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
+    Reading,
     Walk,
     add_values,
     is_self_attribute,
@@ -384,7 +385,7 @@ def _attribute(walk: Walk, node: Node) -> None:
 
 def _subscript(walk: Walk, node: Node) -> None:
     reading = walk.reading
-    if any(part.type == "list" for part in node.named_children[1:]):
+    if any(_is_list(reading, walk.source, part) for part in node.named_children[1:]):
         reading.looks.add("list-index")
     if "subscript" not in reading.looks:
         parts = node.named_children
@@ -398,6 +399,22 @@ def _subscript(walk: Walk, node: Node) -> None:
             sliced = text(walk.source, parts[0].named_children[-1])
             reading.hinges("subscript").attributes.add(sliced)
     visit_children(walk, node)
+
+
+def _is_list(reading: Reading, source: bytes, index: Node) -> bool:
+    """Whether an index is a list, or a name that may hold one."""
+    if index.type != "identifier":
+        return index.type == "list"
+    name = text(source, index)
+    if any(_LIST.match(value) for value in reading.param_values.get(name, ())):
+        return True
+    return any(
+        not isinstance(value, bool) and value.type in ("list", "list_comprehension")
+        for value in reading.bindings.get(name, ())
+    )
+
+
+_LIST = re.compile(r"ann:(?:typing\.)?[Ll]ist\b")
 
 
 HANDLERS: dict[str, Handler] = {

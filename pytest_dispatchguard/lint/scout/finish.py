@@ -18,6 +18,7 @@ from pytest_dispatchguard.lint.scout.tensor_api import (
     feeds_by,
     goes_over_a_loader,
     reads_what_it_is_given,
+    takes_a_batch,
     takes_tensors,
 )
 from pytest_dispatchguard.lint.scout.tensor_guesses import counts, may_be_tensor_attribute
@@ -47,6 +48,7 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         _leave_steps(reading)
     fact.feeds_model = walk.tensors_here and feeds_a_model(walk, reading)
     fact.over_loader = goes_over_a_loader(walk, reading)
+    fact.takes_batch = walk.tensors_here and takes_a_batch(reading)
     fact.returns_function = _returns_function(reading)
     if not declared and not reading.yields:
         fact.returns = _agreed_return(walk, reading)

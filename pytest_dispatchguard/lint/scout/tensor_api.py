@@ -240,6 +240,20 @@ _OVER_LOADER = re.compile(
 )
 
 
+_ITERATOR = re.compile(
+    r"(?:\w*_)?(?:data|batch|loader|dl|train|val|valid|eval|test)\w*?_?iter(?:ator)?|iterator",
+    re.IGNORECASE,
+)
+"""Names of iterators over batches."""
+
+
+def takes_a_batch(reading: Reading) -> bool:
+    """Whether a function asks an iterator over batches, which it is given, for the next one: it runs once for
+    each of them."""
+    asks = "bare:next" in reading.looks and "loop:next" not in reading.looks
+    return asks and not reading.yields and any(map(_ITERATOR.fullmatch, reading.params))
+
+
 def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
     """Whether a function that is called as a step goes through a data loader or set, by its name: all batches
     of an epoch."""

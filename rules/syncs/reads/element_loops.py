@@ -20,6 +20,7 @@ from pytest_dispatchguard import (
 )
 
 from ...syntax import is_word, names_in, target_names
+from ..lightning import is_shown, logged
 from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, mask_of, works_on_host
 from .roles import reported
 
@@ -44,6 +45,7 @@ class ReadBehindHelper(Rule):
     Finds calls of a project's own helpers (`utils.item(loss)`, `to_numpy(x)`,
     `self._has_inf_or_nan(grad)`) that read what they are given: they call `.item()`, `float()`,
     `.tolist()`, `.cpu()` of a parameter, or ask whether `any` or `all` of it is so (`check_finite(x)`).
+    `self.log(…, prog_bar=True)` in a `training_step` of Lightning is such a helper, too.
     It is a note: the wait is behind a name, and whether the number is needed is the caller's to decide.
 
     ## Why it costs
@@ -71,10 +73,13 @@ class ReadBehindHelper(Rule):
     code = "DG433"
     name = "read-behind-helper"
     origin = "fairseq#1df3e50a"
-    looks_for = HelperCall()
+    looks_for = (HelperCall(), Call("log"))
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call of a helper that reads."""
+        value = logged(node, place)
+        if value is not None:
+            return self._shown(node, value, place)
         callee = place.callee(node)
         if callee is None or not callee.reads or works_on_host(place) or not node.args:
             return None
@@ -91,6 +96,19 @@ class ReadBehindHelper(Rule):
             f"does), and the "
             "host waits for the device. Hand on the tensor, and read it where it is logged.",
             certainty="note" if last not in _READERS else self._certainty(node, given, place),
+        )
+
+    def _shown(self, node: cst.Call, value: cst.BaseExpression, place: Place) -> Finding | None:
+        """What the progress bar of Lightning shows is read each time that it moves. Of a number, Lightning
+        makes a tensor first."""
+        if not is_shown(node, place) or place.kind(value).host:
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` has the progress bar read `{place.short(value)}` in every step, and the "
+            "host waits for the device. Show it on the bar only where somebody looks at it, or have the bar "
+            "move less often (`refresh_rate`).",
+            certainty="note",
         )
 
     def _certainty(self, node: cst.Call, given: cst.BaseExpression, place: Place) -> Certainty:
@@ -360,6 +378,20 @@ class PythonSumOfTensors(Rule):
         )
 
 
+def _annotation(name: str, place: Place) -> cst.BaseExpression | None:
+    """The annotation of a parameter that is a list: ``List[int]``."""
+    params = place.function.params
+    for param in (*params.posonly_params, *params.params, *params.kwonly_params):
+        if param.name.value == name and param.annotation is not None:
+            written = param.annotation.annotation
+            is_list = isinstance(written, cst.Subscript) and place.dotted(written.value) in _LISTS
+            return written if is_list else None
+    return None
+
+
+_LISTS = frozenset({"list", "List", "typing.List"})
+
+
 def _slice_of(index: cst.BaseExpression, place: Place) -> str:
     """The slice that takes one index alone: the last one has no end to name."""
     shown = place.short(index, 24)
@@ -374,8 +406,8 @@ class IndexByList(Rule):
 
     ## What it does
 
-    Finds `x[[i]]` and `x[..., [i, j]]` of device tensors in hot code. One number in brackets is a finding: a
-    slice does the same. More are a note.
+    Finds `x[[i]]`, `x[..., [i, j]]` and `x[rows]` of a list `rows`, of device tensors in hot code. One number
+    in brackets is a finding: a slice does the same. More, and lists with a name, are a note.
 
     ## Why it costs
 
@@ -412,6 +444,8 @@ class IndexByList(Rule):
             return None
         for element in node.slice:
             index = element.slice.value if isinstance(element.slice, cst.Index) else None
+            if isinstance(index, cst.Name) and self._holds_numbers(index, place):
+                return self._by_name(node, index, place)
             if not isinstance(index, cst.List) or not index.elements:
                 continue
             values = [e.value for e in index.elements]
@@ -431,6 +465,33 @@ class IndexByList(Rule):
                 fix=self._fix(node, index, place) if one else None,
             )
         return None
+
+    def _holds_numbers(self, index: cst.Name, place: Place) -> bool:
+        """Whether a name surely holds a list, not a tuple, of numbers."""
+        held = place.value_of(index)
+        if held is None and place.assignments(index.value) <= 1:
+            held = _annotation(index.value, place)
+        if not isinstance(held, cst.List | cst.ListComp | cst.Subscript):
+            return False
+        kind = place.kind(index)
+        element = kind.element
+        return (
+            kind.what == "nested"
+            and kind.sure
+            and not kind.optional
+            and element is not None
+            and element.what == "scalar"
+        )
+
+    def _by_name(self, node: cst.Subscript, index: cst.Name, place: Place) -> Finding | None:
+        if not place.on_device(node.value) or not place.kind(node.value).is_tensor:
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` copies the list `{index.value}` to the device on every call, and the "
+            "host waits for the copy. Keep a tensor of indices on the device, or slice.",
+            certainty="note",
+        )
 
     def _fix(self, node: cst.Subscript, index: cst.List, place: Place) -> Fix | None:
         """`x[..., i, None]` for `x[..., [i]]`, where all other indices are slices and numbers."""

@@ -68,16 +68,17 @@ class Unique(Rule):
 
 
 class Bincount(Rule):
-    """`bincount` makes the host wait for the device, also with `minlength`.
+    """`bincount` makes the host wait for the device, also with `minlength`; `one_hot` without a number of
+    classes does, too.
 
     ## What it does
 
-    Finds `bincount` of device tensors in hot code.
+    Finds `bincount` of device tensors in hot code, and `one_hot` that is not told how many classes there are.
 
     ## Why it costs
 
     The size of the result depends on the largest value, which the host waits for; `minlength` does not
-    avoid the wait.
+    avoid the wait. `one_hot(labels, classes)` waits for nothing.
 
     ## Example
 
@@ -100,13 +101,15 @@ class Bincount(Rule):
     code = "DG425"
     name = "bincount-of-tensor"
     origin = "torchmetrics#1413"
-    looks_for = Call("bincount", place="torch")
+    looks_for = Call("bincount", "one_hot", place="torch")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call on a device tensor."""
         worked_on = device_input(node, place)
         if worked_on is None:
             return None
+        if place.last_name(node) == "one_hot":
+            return self._of_labels(node, worked_on[0], place)
         size = place.argument(node, 2 if place.name(node) else 1, "minlength")
         counted = place.short(worked_on[0], 32)
         certainty = worked_on[1]
@@ -127,6 +130,22 @@ class Bincount(Rule):
             f"device. {known}`torch.zeros({new}, …).scatter_add_(0, {counted}, ones)` (of int64 indices) "
             "has a fixed size and waits for nothing.",
             certainty=certainty,
+        )
+
+    def _of_labels(
+        self, node: cst.Call, labels: cst.BaseExpression, place: Place
+    ) -> Finding | None:
+        classes = place.argument(node, 1, "num_classes")
+        if place.name(node) != "torch.nn.functional.one_hot" or any(a.star for a in node.args):
+            return None
+        if classes is not None and place.text(classes) != "-1":
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` reads the smallest and the largest label to know how many classes "
+            f"there are, and the host waits for the device. `one_hot({place.short(labels)}, num_classes)` "
+            "does not.",
+            certainty="note",
         )
 
 
