@@ -36,6 +36,17 @@ FITS = {
         "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
         "the same seed gives different values",
     ),
+    "DG606-fields": (
+        (
+            "import dataclasses\n\n\n# dispatchguard: hot\ndef f(options):\n"
+            "    return dataclasses.asdict(options)\n"
+        ),
+        "`vars` has all of them",
+    ),
+    "DG704-parts": (
+        "def f(x: torch.Tensor, layers):\n    return nn.Sequential(*layers)(x)\n",
+        "call its parts one after the other",
+    ),
     "DG504-views": (
         (
             "def f(x: torch.Tensor, n: int):\n"

@@ -178,8 +178,8 @@ class HostDataToDevice(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` makes a tensor on the device of a number, and the host waits for the "
-            "copy. Log it less often, or hand it to the logger itself (`self.logger.log_metrics`), which takes "
-            "numbers.",
+            "copy. Log it less often, or hand it to the logger itself (`self.logger.log_metrics`), which "
+            "takes numbers.",
             certainty="note",
         )
 

@@ -42,7 +42,8 @@ class ParameterLoop(Rule):
     scaling of gradients, copies from one model to another, norms, the update of an optimizer, collectives.
 
     It is a finding where the rounds only update tensors in place. It is a note where they do more, where
-    nothing but a name says that these are parameters, or where torch has no function for lists.
+    nothing but a name says that these are parameters, or where torch has no function for lists; so are
+    updates in place of other tensors in a list (`for average, grad in zip(averages, grads)`).
 
     ## Why it costs
 
@@ -89,6 +90,9 @@ class ParameterLoop(Rule):
         if not launches:
             return None
         sure = _walked(node.iter, place) or ("note" if _of_gradients(node, names) else None)
+        each = "parameter"
+        if sure is None and _of_lists(node.iter, place) and _is_updated(launches[0].node, names):
+            sure, each = "note", "tensor"
         if sure is None or _knows_lists(place):
             return None
         first, count = launches[0], len(launches)
@@ -98,7 +102,7 @@ class ParameterLoop(Rule):
         runs, pays = ("runs", "pays") if count == 1 else ("run", "pay")
         return place.finding(
             first.node,
-            f"{what} {runs} once per parameter, and {pays} for Python, dispatcher and kernel launch each "
+            f"{what} {runs} once per {each}, and {pays} for Python, dispatcher and kernel launch each "
             f"time; {first.instead}",
             certainty=sure if only_updates else "note",
         )
@@ -164,6 +168,26 @@ def _of_gradients(loop: cst.For, names: Set[str]) -> bool:
     return any(
         isinstance(n, cst.Attribute) and n.attr.value == "grad" and is_word(n.value, *names)
         for n in nodes.walk(loop.body)
+    )
+
+
+def _of_lists(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression goes through lists, not through the rows of a tensor."""
+    if isinstance(node, cst.Call):
+        parts = [a.value for a in node.args if a.keyword is None]
+        return place.name(node) == "zip" and bool(parts) and all(_of_lists(p, place) for p in parts)
+    kind = place.kind(node)
+    listed = kind.what == "nested" and kind.cls != "dict"
+    return isinstance(node, cst.Name | cst.Attribute) and (listed or kind.what == "unknown")
+
+
+def _is_updated(node: cst.CSTNode, names: Set[str]) -> bool:
+    """Whether an operation in place works on what is looped over itself."""
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in _FOREACH
+        and is_word(node.func.value, *names)
     )
 
 

@@ -99,8 +99,8 @@ class ModuleBuiltPerCall(Rule):
 
     ## What it does
 
-    Finds `nn.CrossEntropyLoss()(x, y)`, `nn.Softmax(dim=-1)(x)` and the like in hot code, also through a
-    local name that is only called.
+    Finds `nn.CrossEntropyLoss()(x, y)`, `nn.Softmax(dim=-1)(x)`, `nn.Sequential(*layers)(x)` and the like in
+    hot code, also through a local name that is only called.
 
     ## Why it costs
 
@@ -134,13 +134,19 @@ class ModuleBuiltPerCall(Rule):
     code = "DG704"
     name = "module-built-per-call"
     origin = "pytorch#27064"
-    looks_for = Call(*_FUNCTIONALS)
+    looks_for = Call(*_FUNCTIONALS, "Sequential")
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A module of torch's own that only serves one call."""
         name = place.name(node)
         cls = name.rpartition(".")[2]
+        if cls == "Sequential" and name.startswith("torch.nn.") and is_only_called(node, place):
+            return place.finding(
+                node,
+                f"`{place.short(node)}` builds a module on every call only to call it; build it once in "
+                "`__init__`, or call its parts one after the other",
+            )
         if (
             not name.startswith("torch.nn.")
             or cls not in _FUNCTIONALS

@@ -14,11 +14,21 @@ from ..syntax import call_of, is_word
 _COPIES_BY_NAME = re.compile(r"copy|clone|^reset|^make_|build|init|prepare|setup|^_?start")
 
 
+_OF_FIELDS = "Read the fields that are needed; `vars` has all of them, and copies nothing"
+_DEEP = {
+    "copy.deepcopy": "Copy only what you change afterwards, and only when you change it",
+    "dataclasses.asdict": _OF_FIELDS,
+    "dataclasses.astuple": _OF_FIELDS,
+}
+"""What copies deep, with what to do instead."""
+
+
 class DeepcopyPerCall(Rule):
     """`copy.deepcopy` runs on every call of a hot function.
 
     ## What it does
-    Flags `copy.deepcopy(...)` in hot functions.
+    Flags `copy.deepcopy(...)` in hot functions, and `dataclasses.asdict` and `astuple`, which copy what the
+    fields hold in the same way.
 
     ## Why it costs
     Every object underneath is visited, looked up by type, and remembered in a table, in Python;
@@ -46,11 +56,12 @@ class DeepcopyPerCall(Rule):
     code = "DG606"
     name = "deepcopy-per-call"
     origin = "kornia#3819"
-    looks_for = Call("deepcopy")
+    looks_for = Call("deepcopy", "asdict", "astuple", place="imported")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags deep copies."""
-        if place.name(node) != "copy.deepcopy" or not place.per_call:
+        name = place.name(node)
+        if name not in _DEEP or not place.per_call:
             return None
         if _COPIES_BY_NAME.search(place.function.name.value) or _remembers(place):
             return None
@@ -58,7 +69,7 @@ class DeepcopyPerCall(Rule):
         return place.finding(
             node,
             f"`{place.text(node)}` visits every nested object in Python, and clones tensors, on "
-            "every call. Copy only what you change afterwards, and only when you change it",
+            f"every call. {_DEEP[name]}",
             certainty="sure" if near or self._changed_flat(node, place) else "note",
         )
 

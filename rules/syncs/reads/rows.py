@@ -16,10 +16,10 @@ class LaunchPerRow(Rule):
 
     ## What it does
 
-    Finds loops and comprehensions over a `range` around operations on `x[i]` or `x.narrow(0, i, 1)`, in hot
-    code. It is a note: the author has to find a way to work on all rows at once. A comprehension that only
-    lists the views of all rows, which nobody writes to, is a finding: `x.unbind()` and `x.split(1)` make them
-    in one call.
+    Finds loops and comprehensions over a `range` around operations on `x[i]`, `x[i : i + 1]` or
+    `x.narrow(0, i, 1)`, in hot code. It is a note: the author has to find a way to work on all rows at once.
+    A comprehension that only lists the views of all rows, which nobody writes to, is a finding: `x.unbind()`
+    and `x.split(1)` make them in one call.
 
     ## Why it costs
 
@@ -224,7 +224,7 @@ def _taken_from(
     `torch.index_select(x, 0, torch.tensor([i]))`."""
     if isinstance(part, cst.Subscript):
         owner: cst.BaseExpression | None = part.value
-        at = [e.slice.value for e in part.slice if isinstance(e.slice, cst.Index)]
+        at = [at for e in part.slice if (at := _one(e.slice, place)) is not None]
     elif isinstance(part, cst.Call) and place.last_name(part) in _SELECTING:
         torch = place.is_torch(part, *_SELECTING)
         owner = place.argument(part, 0, "input") if torch else place.receiver(part)
@@ -233,6 +233,19 @@ def _taken_from(
         return None
     taken = owner is not None and place.on_device(owner)
     return owner if taken and any(names_in(a) == index for a in at) else None
+
+
+def _one(index: cst.BaseSlice, place: Place) -> cst.BaseExpression | None:
+    """The number of the one row that is selected: of `i`, and of `i : i + 1`."""
+    if isinstance(index, cst.Index):
+        return index.value
+    if not isinstance(index, cst.Slice) or index.lower is None or index.step is not None:
+        return None
+    end = index.upper
+    next_one = isinstance(end, cst.BinaryOperation) and isinstance(end.operator, cst.Add)
+    if not isinstance(end, cst.BinaryOperation) or not next_one:
+        return None
+    return index.lower if place.same(end.left, index.lower) and _number(end.right) == 1 else None
 
 
 def _held(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
