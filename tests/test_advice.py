@@ -36,6 +36,27 @@ FITS = {
         "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
         "the same seed gives different values",
     ),
+    "DG603-package": (
+        (
+            "from importlib.util import find_spec\n\n\n# dispatchguard: hot\ndef f(x):\n"
+            "    return x if find_spec('flash_attn') is None else x + 1\n"
+        ),
+        "asks all folders of packages",
+    ),
+    "DG603-version": (
+        (
+            "from packaging import version\n\n\n# dispatchguard: hot\ndef f(x):\n"
+            "    return version.parse(torch.__version__) > 2\n"
+        ),
+        "Ask once, at import",
+    ),
+    "DG427-slice": (
+        (
+            "def f(x: torch.Tensor, ends: torch.Tensor):\n"
+            "    part = slice(ends[0], ends[1])\n    return x[part]\n"
+        ),
+        "`slice` needs a number but gets the tensor `ends[0]`",
+    ),
     "DG606-fields": (
         (
             "import dataclasses\n\n\n# dispatchguard: hot\ndef f(options):\n"

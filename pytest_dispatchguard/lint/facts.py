@@ -24,7 +24,7 @@ SIZED_METHODS = frozenset(
     "expand view reshape repeat new_zeros new_ones new_empty new_full narrow unflatten tile".split()
 )
 """Methods of tensors that do."""
-SIZED_CALLS = SIZED_FACTORIES | SIZED_METHODS | {"range"}
+SIZED_CALLS = SIZED_FACTORIES | SIZED_METHODS | {"range", "slice"}
 """Calls that take sizes or bounds, where Python needs numbers."""
 
 

@@ -226,15 +226,41 @@ class ImportPerCall(Rule):
         )
 
 
+_INSTALLED = {
+    "importlib.import_module": "looks for a module by its name",
+    "importlib.metadata.version": "reads a file of the installed package",
+    "importlib.util.find_spec": "asks all folders of packages for one",
+    "packaging.version.Version": "takes a version apart with a regular expression",
+    "packaging.version.parse": "takes a version apart with a regular expression",
+    "pkg_resources.get_distribution": "looks for an installed package",
+    "pkg_resources.parse_version": "takes a version apart with a regular expression",
+}
+"""Functions that say what is installed, with what they do."""
+
+
+def _asks_what_is_installed(node: cst.Call, place: Place) -> bool:
+    """Whether a call asks for one package, or for the version of one."""
+    if place.name(node) not in _INSTALLED or len(node.args) != 1:
+        return False
+    about = node.args[0].value
+    while isinstance(about, cst.Call) and about.args:
+        about = about.args[0].value  # `version.parse(metadata.version("torch"))`
+    versions = isinstance(about, cst.Attribute) and about.attr.value == "__version__"
+    return versions or isinstance(about, cst.SimpleString)
+
+
 class EnvironmentReadPerCall(Rule):
-    """An environment variable is read on every call.
+    """An environment variable is read on every call, or what is installed is looked up.
 
     ## What it does
     Flags `os.getenv(...)`, `os.environ.get(...)`, `os.environ[...]` and `... in os.environ` in hot
-    functions.
+    functions, and `find_spec("package")`, `metadata.version("package")`, `import_module("package")` and
+    `version.parse(torch.__version__)`.
 
     ## Why it costs
-    The name is encoded, looked up through Python methods, and the value decoded, on every call.
+    The name is encoded, looked up through Python methods, and the value decoded, on every call. Looking for
+    a package asks every folder of packages, its version is read from a file, and `version.parse` takes
+    the text apart with a regular expression.
 
     ## Example
     ```python
@@ -262,13 +288,24 @@ class EnvironmentReadPerCall(Rule):
     code = "DG603"
     name = "environment-read-per-call"
     origin = "vllm#17067"
-    looks_for = (Attribute("environ"), Call("getenv"))
+    looks_for = (
+        Attribute("environ"),
+        Call("getenv"),
+        Call(*{name.rpartition(".")[2] for name in _INSTALLED}, place="imported"),
+    )
     fixes = "unsafe"
 
     def judge(self, node: cst.Attribute | cst.Call, place: Place) -> Finding | None:
         """Flags reads of the environment."""
         if not place.per_call:
             return None
+        if isinstance(node, cst.Call) and _asks_what_is_installed(node, place):
+            return place.finding(
+                node,
+                f"`{place.short(node)}` {_INSTALLED[place.name(node)]}, on every call, for what stays the "
+                "same. Ask once, at import or in `__init__`",
+                certainty=path_certainty(place),
+            )
         if isinstance(node, cst.Call):
             read: cst.CSTNode | None = node if place.name(node) == "os.getenv" else None
         else:

@@ -90,8 +90,8 @@ class TensorAsNumber(Rule):
             found = self._filled_in(call, last, place)
             if found is not None or last in _FILLED:
                 return found
-        if last == "range":
-            if place.name(call) != "range":
+        if last in ("range", "slice"):
+            if place.name(call) != last:
                 return None
         elif last in _FACTORIES:
             if not place.is_torch(call, last):
