@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Edit, Finding, Fix, Place, Rule, Span, nodes
+from pytest_dispatchguard import Call, Edit, Finding, Fix, Getitem, Place, Rule, Span, nodes
 
 from ..syncs.waits import works_on_host
 from ..syntax import is_word
@@ -20,7 +20,7 @@ from .data import (
     without_casts,
 )
 from .devices import is_device, move_target
-from .uses import is_for_nothing, is_kept, loads
+from .uses import is_for_nothing, is_kept, is_written_to, loads
 
 _RESHAPING = frozenset(
     "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat view_as "
@@ -94,7 +94,8 @@ class FactoryThenMove(Rule):
 
     Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)` and the same with
     names, views, casts, `triu` and arithmetic with numbers between, when nothing else is done with the
-    tensor on the CPU. `torch.zeros_like(x).to(device)` is
+    tensor on the CPU. Rows that are picked by `torch.randperm(n)` of the CPU are a note: the index is copied
+    to where the rows are. `torch.zeros_like(x).to(device)` is
     a note where nothing says that `x` is on the CPU.
 
     ## Why it costs
@@ -126,11 +127,13 @@ class FactoryThenMove(Rule):
     code = "DG504"
     name = "factory-then-move"
     origin = "transformers#22378"
-    looks_for = Call("to", "cuda", "type_as")
+    looks_for = (Call("to", "cuda", "type_as"), Getitem())
     fixes = "safe"
 
-    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+    def judge(self, node: cst.Call | cst.Subscript, place: Place) -> Finding | None:
         """A factory under the move, with nothing but reshaping between."""
+        if isinstance(node, cst.Subscript):
+            return self._picked(node, place)
         receiver = place.receiver(node)
         if receiver is None:
             return None
@@ -168,6 +171,35 @@ class FactoryThenMove(Rule):
             certainty="note" if seeded or elsewhere else "sure",
             fix=fix,
         )
+
+    def _picked(self, node: cst.Subscript, place: Place) -> Finding | None:
+        """Rows of a tensor that are picked by an index made on the CPU."""
+        if not place.is_tensor(node.value) or not place.on_device(node.value):
+            return None
+        for element in node.slice:
+            index = element.slice.value if isinstance(element.slice, cst.Index) else None
+            if not isinstance(index, cst.Name | cst.Call | cst.Subscript):
+                continue
+            made = self._made(index, place)
+            if made is None or place.name(made) not in ("torch.randperm", "torch.randint"):
+                continue
+            if place.argument(made, None, "device") is not None or works_on_host(place):
+                continue
+            return place.finding(
+                node,
+                f"`{place.name(made)}(…)` is made on the CPU, and `{place.short(node)}` copies it to where "
+                "the tensor is, and waits for that copy; pass `device=` to it"
+                + self._other_numbers(made, place),
+                certainty="note",
+            )
+        return None
+
+    def _made(self, node: cst.BaseExpression, place: Place) -> cst.Call | None:
+        """The factory behind an index, which may be used more than once."""
+        node = _under(node, place)
+        held = place.value_of(node) if isinstance(node, cst.Name) else None
+        node = _under(held, place) if held is not None else node
+        return node if isinstance(node, cst.Call) and place.name(node) in FACTORIES else None
 
     def _unless(self, given: set[str]) -> str:
         """What has to be so for the factory to take the device."""
@@ -336,8 +368,8 @@ class ComputedThenMoved(Rule):
 
     Finds `.to(device)` and `.cuda()` of tensors that the function itself makes on the CPU and works on there:
     `torch.multinomial(torch.ones(n), k).to(device)`, `torch.cat(parts).to(device)` of parts on the CPU.
-    It is a note: the author has to find a way to compute on the device. A factory that is moved at once
-    is DG504, data of Python DG510.
+    It is a note: the author has to find a way to compute on the device, or to keep what is the same in
+    every call. A factory that is moved at once is DG504, data of Python DG510.
 
     ## Why it costs
 
@@ -395,7 +427,10 @@ class ComputedThenMoved(Rule):
             place.name(made) in FROM_DATA | COPIED | FACTORIES
             or place.last_name(made) in ("cpu", "from_numpy")
         )
-        if copied or _FACTORY_THEN_MOVE.judge(node, place) is not None:
+        written = isinstance(made, cst.Call) and (
+            place.name(made) in FACTORIES and is_written_to(made, place)
+        )
+        if (copied and not written) or _FACTORY_THEN_MOVE.judge(node, place) is not None:
             return None
         if (
             isinstance(receiver, cst.Name | cst.Attribute)
