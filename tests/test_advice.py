@@ -84,6 +84,13 @@ FITS = {
         ),
         "`torch.ones(…)` is made on the CPU",
     ),
+    "DG504-frequencies": (
+        (
+            "def f(x: torch.Tensor, n: int):\n    steps = torch.arange(0, n, 2) / n\n"
+            "    return torch.exp(steps * -9.2).to(x.device) * x\n"
+        ),
+        "`torch.arange(…)` is made on the CPU",
+    ),
     "DG504-numbers": (
         "def f(x: torch.Tensor, n: int):\n    return (1.0 / (100 ** (torch.arange(n) / n))).to(x)\n",
         "device=x.device, dtype=x.dtype",

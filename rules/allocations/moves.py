@@ -27,8 +27,10 @@ _RESHAPING = frozenset(
     "reshape_as expand_as".split()
 )
 """Methods that change a tensor's layout and none of its numbers."""
-_CUT = frozenset({"triu", "tril"})
-"""Functions and methods that give a part of a matrix."""
+_OF_ONE = frozenset(
+    "triu tril exp log sin cos sqrt rsqrt pow abs neg cumsum flip square reciprocal".split()
+)
+"""Functions and methods that compute from one tensor, and numbers, the same on every device."""
 _OTHER_DRAWS = "; the device's generator may draw different numbers from the CPU's"
 _OTHER_ROUNDING = "; the device may round the numbers differently"
 
@@ -41,7 +43,7 @@ def _stays(node: cst.Call, factory: cst.Call, place: Place) -> bool:
 
 
 def _under(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
-    """What is reshaped, cast, cut to a triangle or computed with numbers: `torch.ones(n, n)` of
+    """What is reshaped, cast, or computed from with numbers alone: `torch.ones(n, n)` of
     `torch.triu(torch.ones(n, n) * 2).bool()[None]`."""
     inner: cst.BaseExpression | None = node
     while inner is not None:
@@ -54,7 +56,11 @@ def _operand(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | Non
     """What an operation takes that gives the same on every device."""
     if isinstance(node, cst.Call):
         of_torch = place.name(node).startswith("torch.")
-        if place.last_name(node) not in (_CUT if of_torch else _RESHAPING | _CUT):
+        last = place.last_name(node)
+        if last not in (_OF_ONE if of_torch else _RESHAPING | _OF_ONE):
+            return None
+        others = node.args[1:] if of_torch else node.args
+        if last in _OF_ONE and not all(is_number(a.value, place) for a in others):
             return None
         given = node.args[0].value if node.args and not node.args[0].star else None
         return given if of_torch else place.receiver(node)
@@ -93,7 +99,7 @@ class FactoryThenMove(Rule):
     ## What it does
 
     Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)` and the same with
-    names, views, casts, `triu` and arithmetic with numbers between, when nothing else is done with the
+    names, views, casts, `triu`, `exp` and arithmetic with numbers between, when nothing else is done with the
     tensor on the CPU. Rows that are picked by `torch.randperm(n)` of the CPU are a note: the index is copied
     to where the rows are. `torch.zeros_like(x).to(device)` is
     a note where nothing says that `x` is on the CPU.
