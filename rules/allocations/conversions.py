@@ -16,7 +16,8 @@ class LegacyTensorType(Rule):
     ## What it does
 
     Finds `x.type(torch.BoolTensor)` and its like, also by their names as text. A tensor that is surely on the
-    CPU already is left alone.
+    CPU already is left alone. It is a note where nothing says that it is a tensor on the device, and for
+    `x.type(torch.cuda.BoolTensor)`, which moves nothing that is there already.
 
     ## Why it costs
 
@@ -62,6 +63,8 @@ class LegacyTensorType(Rule):
             return None
         if module == "torch" and place.kind(receiver).is_tensor and place.kind(receiver).host:
             return None
+        kind = place.kind(receiver)
+        sure = module == "torch" and kind.is_tensor and kind.sure
         where = "the CPU" if module == "torch" else "the current GPU"
         fix = None
         if module == "torch" and node.args[0].keyword is None:
@@ -77,6 +80,7 @@ class LegacyTensorType(Rule):
             node,
             f"`{place.text(given)}` means `torch.{dtype}` on {where}: the conversion also moves the tensor "
             f"there, so the host waits for it. Use `torch.{dtype}`, which leaves the tensor on its device",
+            certainty="sure" if sure else "note",
             fix=fix,
         )
 
