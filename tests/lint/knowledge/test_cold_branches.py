@@ -33,6 +33,7 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "debug_percentile is not None",
         "self.is_debug_mode() and x.any()",
         "step % self.log_every == 0",
+        "self.iteration % self.iters_per_scale == self.iters_per_scale - 1",
         "self.log_loss_info",
         "log_grad_stats",
         "step % 100 == 0",
