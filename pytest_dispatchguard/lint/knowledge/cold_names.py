@@ -26,12 +26,15 @@ COLD_METHODS = re.compile(
     r"\w+_for_export|\w*_exportable|trace_and_export\w*|_?sweep\w*|_?autotune\w*|"
     r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
     r"_?(?:switch_to_|convert_to_)?deploy|_?pack_(?:gpu|cpu|block|linear|module)|\w*_to_disk\w*|zero_module|"
-    r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
+    r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
+    r"(?:\w+_)?(?:mask|score)_mod"
 )
-"""Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
+"""Functions that run at set-up, for people, or at saving and loading, whatever calls them, and those that
+flex attention compiles into its kernel."""
 
 COLD_UNLESS_ROOTS = re.compile(
-    r"_*reset|_?setup_\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
+    r"_*reset_?|_?initiali[sz]e(?:_(?!hidden|state|cache|buffer|carry|memory|mask|token|input|latent|decod|beam)\w+)?|"
+    r"_?setup_\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
     r"_?benchmark\w*|_?profile\w*|fit|_?(?:clear|empty|free)_\w*(?:cache|memory)|_?release_memory|_?offload"
 )
 """Functions that are cold wherever another function calls them, and hot where a library does."""
