@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeGuard
 
 import libcst as cst
@@ -184,9 +185,17 @@ class HostDataToDevice(Rule):
         )
 
     def _of_anything(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
-        """Whether `torch.tensor` is given what nothing is known of: as a tensor it would be `clone()`."""
+        """Whether `torch.tensor` is given what nothing is known of: as a tensor it would be `clone()`. What
+        is converted only where it is no tensor is for callers to avoid."""
         plain = isinstance(data, cst.Name | cst.Attribute)
-        return place.name(node) == "torch.tensor" and plain and place.kind(data).what == "unknown"
+        if place.name(node) != "torch.tensor" or not plain or place.kind(data).what != "unknown":
+            return False
+        root = place.dotted(data).partition(".")[0]
+        converts = any(
+            re.search(rf"(?:isinstance|is_tensor)\(\s*{root}\b", place.text(test))
+            for test, _ in place.conditions
+        )
+        return not converts and not place.qualname.endswith(".__init__")
 
     def _advice(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> tuple[bool, str]:
         """How to do without the copy, and whether that surely fits: what is another on every call has to be
