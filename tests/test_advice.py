@@ -366,3 +366,34 @@ def test_what_each_round_makes_anew_is_not_to_be_read_before_the_loop(tmp_path: 
         "    return out\n",
     )
     assert told.certainty == "note" and "collect the tensors" in told.message
+
+
+@pytest.mark.parametrize(
+    ("value", "safety", "keeps"),
+    [
+        ("torch.zeros(4).unsqueeze(0).to(x)", "safe", False),
+        ("torch.zeros(4).long().to(x)", "safe", True),
+        ("(torch.ones(4) * 0.5).to(x)", "safe", True),
+        ("(torch.arange(4) * -2).to(x.device)", "safe", True),
+        ("torch.exp(torch.arange(4) * -2).to(x.device)", "unsafe", True),
+        ("(2 ** torch.ones(4)).to(x.device)", "unsafe", True),
+        ("torch.arange(4).float().sin().to(x.device)", "unsafe", True),
+    ],
+)
+def test_a_factory_takes_the_device_and_what_is_computed_stays(
+    tmp_path: Path, value: str, safety: str, keeps: bool
+) -> None:
+    """A cast or arithmetic between a factory and its move decides the type: the move stays, and converts."""
+    (one,) = found(tmp_path, "DG504", f"def f(x: torch.Tensor):\n    return {value}\n")
+    assert one.fix is not None
+    assert one.fix.safety == safety
+    removed = [edit for edit in one.fix.edits if not edit.replacement]
+    assert bool(removed) is not keeps
+
+
+def test_a_loop_that_carries_a_value_is_followed_to_an_end(tmp_path: Path) -> None:
+    body = (
+        "def f(x: torch.Tensor, n):\n    while n:\n        y = y * 2\n"
+        "        x = x + y.to(x.device)\n    return x\n"
+    )
+    assert found(tmp_path, "DG504", body) == ()

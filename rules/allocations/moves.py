@@ -31,6 +31,10 @@ _OF_ONE = frozenset(
     "triu tril exp log sin cos sqrt rsqrt pow abs neg cumsum flip square reciprocal".split()
 )
 """Functions and methods that compute from one tensor, and numbers, the same on every device."""
+_ROUNDED = frozenset("exp log sin cos rsqrt pow cumsum".split())
+"""Those that a device may round differently."""
+_LONGEST = 12
+"""Expressions behind one another that are followed."""
 _OTHER_DRAWS = "; the device's generator may draw different numbers from the CPU's"
 _OTHER_ROUNDING = "; the device may round the numbers differently"
 
@@ -49,6 +53,16 @@ def _under(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
     while inner is not None:
         node = without_casts(inner)
         inner = _operand(node, place)
+    return node
+
+
+def _reshaped(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
+    """What is given another shape, and nothing else."""
+    while isinstance(node, cst.Call) and place.last_name(node) in _RESHAPING:
+        inner = place.receiver(node)
+        if inner is None or place.name(node).startswith("torch."):
+            break
+        node = inner
     return node
 
 
@@ -73,6 +87,24 @@ def _operand(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | Non
             if is_number(other, place):
                 return side
     return None
+
+
+def _rounds(move: cst.Call, place: Place) -> bool:
+    """Whether what is moved is computed by something that a device may round differently."""
+    node = place.receiver(move)
+    for _ in range(_LONGEST):
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Power):
+            return True
+        if isinstance(node, cst.Call) and place.last_name(node) in _ROUNDED:
+            return True
+        if node is None:
+            return False
+        plain = without_casts(node)
+        if plain is not node:
+            node = plain
+        else:
+            node = place.value_of(node) if isinstance(node, cst.Name) else _operand(node, place)
+    return True
 
 
 def _is_view(element: cst.SubscriptElement) -> bool:
@@ -158,7 +190,7 @@ class FactoryThenMove(Rule):
             return None
         name = place.text(factory.func)
         fix = None
-        if moved is factory and arguments and not seeded:
+        if _reshaped(receiver, place) is factory and arguments and not seeded:
             fix = self._fix(node, receiver, factory, arguments, place)
         elif not seeded:
             fix = self._placed(node, factory, place)
@@ -230,16 +262,16 @@ class FactoryThenMove(Rule):
             given = "`device=` and `dtype=`"
         return given
 
-    def _factory(self, node: cst.BaseExpression, place: Place) -> cst.Call | None:
+    def _factory(self, node: cst.BaseExpression, place: Place, depth: int = 0) -> cst.Call | None:
         """The factory behind a value, of which nothing else is made on the way."""
         if isinstance(node, cst.Name):
-            value = place.value_of(node)
-            if value is None or value is node:
+            value = place.value_of(node) if depth < _LONGEST else None
+            if value is None:
                 return None
             reads = [
                 n for n in loads(node.value, place.function).reads if place.value_of(n) is value
             ]
-            made = self._factory(_under(without_casts(value), place), place)
+            made = self._factory(_under(value, place), place, depth + 1)
             return made if reads == [node] else None
         if isinstance(node, cst.Call) and place.name(node) in FACTORIES:
             if place.name(node) == "torch.normal" and place.argument(node, 2, "size") is None:
@@ -323,9 +355,12 @@ class FactoryThenMove(Rule):
         if not device or end is None or "#" in place.text(factory):
             return None
         edit = Edit(place.after(node, "").path, end, f", device={device}")
+        safety, differs = self._safety(factory, place), self._differs(factory, place)
+        if safety == "safe" and _rounds(node, place):
+            safety, differs = "unsafe", _OTHER_ROUNDING
         return Fix(
-            self._safety(factory, place),
-            f"create it on the device, and convert it there{self._differs(factory, place)}",
+            safety,
+            f"create it on the device, and convert it there{differs}",
             (edit,),
         )
 
