@@ -397,3 +397,40 @@ def test_a_loop_that_carries_a_value_is_followed_to_an_end(tmp_path: Path) -> No
         "        x = x + y.to(x.device)\n    return x\n"
     )
     assert found(tmp_path, "DG504", body) == ()
+
+
+LIGHTNING = """from lightning.pytorch import LightningModule
+
+
+class Task(LightningModule):
+    def training_step(self, batch, index):
+        loss = torch.relu(batch)
+        self.log("rows", len(batch))
+        self.log("loss", loss, prog_bar=True)
+        self.log("loss", loss)
+        self.log("loss", loss, prog_bar=True, on_step=False)
+        return loss
+
+    def validation_step(self, batch, index):
+        self.log("loss", torch.relu(batch), prog_bar=True)
+
+
+class Other:
+    def training_step(self, batch):
+        self.log("rows", len(batch), prog_bar=True)
+"""
+
+
+def test_what_lightning_does_with_what_is_logged(tmp_path: Path) -> None:
+    lines = LIGHTNING.splitlines()
+    for code, line in (("DG510", '"rows", len(batch))'), ("DG433", "loss, prog_bar=True)")):
+        (one,) = found(tmp_path, code, LIGHTNING)
+        assert one.certainty == "note"
+        said = (HEAD.splitlines() + lines)[one.span.line - 1]
+        assert said.endswith(line)
+
+
+def test_the_norm_of_clipped_gradients_is_a_tensor(tmp_path: Path) -> None:
+    body = "def f(weights):\n    return nn.utils.clip_grad_norm_(weights, 1.0).item()\n"
+    (one,) = found(tmp_path, "DG411", body)
+    assert one.certainty == "note"

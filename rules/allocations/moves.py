@@ -266,12 +266,14 @@ class FactoryThenMove(Rule):
         """The factory behind a value, of which nothing else is made on the way."""
         if isinstance(node, cst.Name):
             value = place.value_of(node) if depth < _LONGEST else None
-            if value is None:
+            made = (
+                self._factory(_under(value, place), place, depth + 1) if value is not None else None
+            )
+            if made is None:
                 return None
             reads = [
                 n for n in loads(node.value, place.function).reads if place.value_of(n) is value
             ]
-            made = self._factory(_under(value, place), place, depth + 1)
             return made if reads == [node] else None
         if isinstance(node, cst.Call) and place.name(node) in FACTORIES:
             if place.name(node) == "torch.normal" and place.argument(node, 2, "size") is None:
