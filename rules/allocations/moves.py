@@ -566,14 +566,23 @@ _KEEPS_PLACE = frozenset(
 """Methods, and functions of torch, that put their result where their input is."""
 
 
+_DEEPEST = 6
+"""How many steps of a computation are followed back."""
+
+
+def _bound_anew(tensor: cst.BaseExpression, place: Place) -> bool:
+    return isinstance(tensor, cst.Name) and place.assignments(tensor.value) > 1
+
+
 def _computed_from(
-    node: cst.BaseExpression, tensor: cst.BaseExpression, place: Place, depth: int = 6
+    node: cst.BaseExpression, tensor: cst.BaseExpression, place: Place, depth: int = _DEEPEST
 ) -> bool:
     """Whether torch computes a value from a tensor and nothing else that could be elsewhere."""
     if not depth:
         return False
     if place.same(node, tensor):
-        return True
+        # By another name it may be what the tensor was before it was bound anew.
+        return depth == _DEEPEST or not _bound_anew(tensor, place)
     if isinstance(node, cst.Name):
         held = place.value_of(node)
         return held is not None and _computed_from(held, tensor, place, depth - 1)

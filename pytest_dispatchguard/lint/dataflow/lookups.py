@@ -19,6 +19,7 @@ from pytest_dispatchguard.lint.kinds.kinds import (
     Kind,
 )
 from pytest_dispatchguard.lint.kinds.methods import attribute_kind
+from pytest_dispatchguard.lint.kinds.placement import on_cpu
 from pytest_dispatchguard.lint.syntax.spelling import dotted
 
 
@@ -79,6 +80,12 @@ def read_subscript(reader: Reader, node: cst.Subscript) -> Kind:
     base = reader.read(node.value, node)
     indices = read_indices(reader, node)
     reader.emit("getitem", node)
+    kind = _item_kind(node, base, indices)
+    return on_cpu(kind) if _names_the_cpu(node) else kind
+
+
+def _item_kind(node: cst.Subscript, base: Kind, indices: list[Kind | None]) -> Kind:
+    """What a subscript gives."""
     name = dotted(node.value)
     if name is not None and name.endswith(".shape"):
         return SCALAR if indices and indices[0] is not None else base
@@ -119,6 +126,14 @@ def read_indices(reader: Reader, node: cst.Subscript) -> list[Kind | None]:
                     reader.read(bound, node)
             out.append(None)
     return out
+
+
+def _names_the_cpu(node: cst.Subscript) -> bool:
+    """Whether a key says that it stands for a CPU tensor: ``info["cpu_lengths"]``."""
+    index = node.slice[0].slice
+    if not isinstance(index, cst.Index) or not isinstance(index.value, cst.SimpleString):
+        return False
+    return CPU_NAME.search(str(index.value.evaluated_value)) is not None
 
 
 def _is_mask(kind: Kind) -> bool:

@@ -27,7 +27,9 @@ COLD_METHODS = re.compile(
     r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
     r"_?(?:switch_to_|convert_to_)?deploy|_?pack_(?:gpu|cpu|block|linear|module)|\w*_to_disk\w*|zero_module|"
     r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
-    r"(?:\w+_)?(?:mask|score)_mod"
+    r"(?:\w+_)?(?:mask|score)_mod|_?(?:un)?install_\w+|"
+    r"_?compile_(?:module|submodule|model|graph|engine|program)s?(?:_\w+)?|"
+    r"_?register_(?:model|module|buffer|parameter|forward|backward|\w*hook)s?(?:_\w+)?"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them, and those that
 flex attention compiles into its kernel."""
@@ -47,13 +49,13 @@ TEST_PATHS = re.compile(
 
 COLD_PATHS = re.compile(
     r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|datasets?|visuali[sz]ation|plotting|"
-    r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated)/|"
+    r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated|loading|tracers?)/|"
     r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|"
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
     r"[^/]*debug(?:ging)?_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
-    r"exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry)\.py$"
+    r"exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry|[^/]*_(?:load|loading|tracer))\.py$"
 )
 """Files whose code runs at set-up, for people, or on the command line."""
 
