@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from pytest_dispatchguard.measure.timing.intervals import median, t_quantile
 from pytest_dispatchguard.model.measurements import Interval
 
-WORKER_PAIRS = 4
-"""Pairs of workers, at least, that are forked in turn."""
+WORKER_PAIRS, MOST_WORKER_PAIRS = 4, 8
+"""Pairs of workers, at least, that are forked in turn, and as many as there are where more is needed than
+`_FORKED_FIRST` forks of each of the first."""
+_FORKED_FIRST = 3
 MOST_PAIRS = 48
 """Pairs, at most: forks of these workers, each with its code placed anew."""
 _DUE = (3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, MOST_PAIRS)
 """How many pairs there are when it is asked whether they are enough: the more often, the wider intervals
 must be."""
-_LOOKS = len(_DUE) + 1
-"""With the last one, when the time is up."""
+_LOOKS = len(_DUE) - 1
+"""Before the last one, when there are as many as can be or the time is up. That one has half of the error:
+what is still open then has had all the time that there is."""
 TIMES_LONGER = 2.0
 """How much longer than other measuring a comparison of two revisions may take."""
 LEAST_PAIRS = 3
@@ -51,19 +55,38 @@ def is_due(pairs: int) -> bool:
     return pairs in _DUE
 
 
-def over_pairs(changes: Sequence[Interval], confidence: float) -> Interval:
+def worker_of(pair: int, first: int = WORKER_PAIRS) -> int:
+    """The pair of workers that is forked for a pair of processes, by their numbers: the `first` ones in turn,
+    then the others as often, then all."""
+    most = max(first, MOST_WORKER_PAIRS)
+    begun, all_begun = _FORKED_FIRST * first, _FORKED_FIRST * most
+    if pair < begun:
+        return pair % first
+    return first + (pair - begun) % (most - first) if pair < all_begun else pair % most
+
+
+def _effective_workers(count: int) -> float:
+    """How many pairs of workers that are forked equally often say as much."""
+    forks = Counter(map(worker_of, range(count)))
+    return count**2 / math.fsum(number**2 for number in forks.values())
+
+
+def over_pairs(changes: Sequence[Interval], confidence: float, *, last: bool = False) -> Interval:
     """How many times dearer a call is in one of two revisions, from the medians of pairs and their standard
-    errors. Of few pairs one may be in a slow state and nobody knows, so they tell no ends."""
+    errors. Of few pairs one may be in a slow state and nobody knows, so they tell no ends. `last` says that
+    no more will come, whatever this says."""
     logs = [_logarithm(change) for change in changes]
     logs = _reined_in([one for one in logs if math.isfinite(one.high - one.low)] or logs)
     centre = math.fsum(one.value for one in logs) / len(logs)
-    half = _half_width(logs, centre, confidence) if len(logs) >= LEAST_PAIRS else math.inf
+    half = math.inf
+    if len(logs) >= LEAST_PAIRS:
+        half = _half_width(logs, centre, confidence, last)
     if not math.isfinite(half):
         return Interval(math.exp(centre), 0.0, math.inf)
     return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 
 
-def _half_width(logs: Sequence[Interval], centre: float, confidence: float) -> float:
+def _half_width(logs: Sequence[Interval], centre: float, confidence: float, last: bool) -> float:
     """What pairs differ by is assumed, as is what their blocks leave open, and what is seen of it counts more
     with every pair."""
     count = len(logs)
@@ -74,9 +97,10 @@ def _half_width(logs: Sequence[Interval], centre: float, confidence: float) -> f
     freedom = _KNOWN + count - 1
     sd = math.sqrt((_KNOWN * (apart**2 + blocks) + seen) / freedom)
     error = (1 - confidence) / 2
-    pairs = t_quantile(1 - error / _LOOKS, freedom) * sd / math.sqrt(count)
+    spent = error / 2 if last else error / 2 / _LOOKS
+    pairs = t_quantile(1 - spent, freedom) * sd / math.sqrt(count)
     # What is due to the workers, and to the time, is the same at all looks.
-    workers = _WORKERS_APART / math.sqrt(min(count, WORKER_PAIRS))
+    workers = _WORKERS_APART / math.sqrt(_effective_workers(count))
     return math.hypot(pairs, t_quantile(1 - error, _WORKERS_KNOWN) * math.hypot(workers, at_times))
 
 

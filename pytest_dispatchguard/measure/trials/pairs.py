@@ -163,7 +163,8 @@ def compared(asked: Asked, before: Launch, after: Launch, tell: Tell = lambda: N
             if number + 1 >= LEAST_PAIRS and _is_sure(found):
                 break
     us = measurement(found.before, CONFIDENCE).subject_us.value
-    return replace(counted, us=us, change=over_pairs(found.changes, CONFIDENCE))
+    last = len(found.changes) >= _MOST_PAIRS
+    return replace(counted, us=us, change=over_pairs(found.changes, CONFIDENCE, last=last))
 
 
 def _is_sure(found: _Found) -> bool:

@@ -20,6 +20,7 @@ from pytest_dispatchguard.measure.timing.pairs import (
     WORKER_PAIRS,
     is_due,
     over_pairs,
+    worker_of,
 )
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.reports import Found, failure, report_from
@@ -67,18 +68,28 @@ class Paired:
     """Why there are no more."""
     here: bool = False
     """Whether that lies at the head, not at the base."""
+    first: int = WORKER_PAIRS
+    """How many pairs of workers are forked from the beginning."""
+    over: bool = False
+    """Whether there are no more because the time is up, or there are enough."""
 
     def change(self, subject: str, confidence: float) -> Interval | None:
         """How many times what a call of a subject takes in the base it takes; None where nobody knows."""
         here, there = (found.get(subject, ()) for found in (self.head, self.base))
         changes = [sample.change for sample in here if sample.change]
         changes += [_inverse(sample.change) for sample in there if sample.change]
-        return over_pairs(changes, confidence) if changes else None
+        return over_pairs(changes, confidence, last=self.over) if changes else None
 
     def there(self, subject: str, confidence: float) -> Measurement | None:
         """What a call of a subject takes in the base; None where nobody knows."""
         samples = self.base.get(subject)
         return measurement(samples, confidence) if samples else None
+
+    def turned(self) -> bool:
+        """Whether the head follows in the next pair: by turns, for each pair of workers."""
+        worker = worker_of(self.pairs, self.first)
+        before = sum(worker_of(pair, self.first) == worker for pair in range(self.pairs))
+        return (worker + before) % 2 == 1
 
     def told_of(self, verdict: Verdict, base: Base, confidence: float) -> Base:
         """The base of a verdict, with what was found."""
@@ -116,8 +127,7 @@ def meet(
     They lead by turns, each pair of workers as often as the other way round: which of the two does makes some
     tenths of a percent, as the other comes to each of its turns from sleep."""
     request = replace(request, meeting=next(_MEETINGS), subjects=tuple(names))
-    turned = (found.pairs + found.pairs // WORKER_PAIRS) % 2
-    parts = _PARTS[::-1] if turned else _PARTS
+    parts = _PARTS[::-1] if found.turned() else _PARTS
     asked = [replace(request, lockstep=part) for part in parts]
     answers: dict[int, Mapping[str, Any]] = {}
     waiting: list[int] = []
@@ -189,8 +199,8 @@ def by_turns(
         request = Request(node_id, seconds, options.confidence, options.timeout + seconds)
         _meet(sides, request, names, paired, tick)
         left = options.seconds * TIMES_LONGER - paired.seconds
-        over = paired.pairs >= MOST_PAIRS or left < LEAST_SECONDS
-        if paired.broken or over or (is_due(paired.pairs) and decided(paired)):
+        paired.over = paired.pairs >= MOST_PAIRS or left < LEAST_SECONDS
+        if paired.broken or paired.over or (is_due(paired.pairs) and decided(paired)):
             return paired
 
 
@@ -202,7 +212,8 @@ def _meet(
     tick: Callable[[], None],
 ) -> None:
     """Has one more pair of processes measure."""
-    number = paired.pairs % max(sides[0].number, WORKER_PAIRS)
+    paired.first = max(sides[0].number, WORKER_PAIRS)
+    number = worker_of(paired.pairs, paired.first)
     workers = []
     side = sides[0]
     try:

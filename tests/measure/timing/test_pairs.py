@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.measure.timing.pairs import (
     LEAST_PAIRS,
     MOST_PAIRS,
+    MOST_WORKER_PAIRS,
     WORKER_PAIRS,
     is_due,
     is_fine,
     over_pairs,
+    worker_of,
 )
 from pytest_dispatchguard.model.measurements import Interval
 
@@ -49,6 +51,34 @@ def test_pairs_that_agree_on_a_change_are_believed() -> None:
 def test_more_pairs_say_more() -> None:
     few, many = (over_pairs([around(1.01)] * number, 0.999) for number in (3, 12))
     assert many.high - many.low < few.high - few.low < 0.1
+
+
+@pytest.mark.parametrize("number", [LEAST_PAIRS, 12, MOST_PAIRS])
+def test_the_last_look_may_err_more_often_than_the_others(number: int) -> None:
+    changes = [around(1.01)] * number
+    before, last = over_pairs(changes, 0.999), over_pairs(changes, 0.999, last=True)
+    assert last.value == before.value
+    assert 0.7 < (last.high - last.low) / (before.high - before.low) < 0.98
+
+
+@pytest.mark.parametrize("first", [WORKER_PAIRS, 6, MOST_WORKER_PAIRS, 11])
+def test_more_workers_are_forked_where_more_is_needed(first: int) -> None:
+    forked = [worker_of(pair, first) for pair in range(MOST_PAIRS)]
+    most = max(first, MOST_WORKER_PAIRS)
+    assert forked[:first] == list(range(first))
+    assert set(forked[: min(3 * first, MOST_PAIRS)]) == set(range(first))
+    assert set(forked) == set(range(most))
+    counts = [forked.count(worker) for worker in range(most)]
+    assert max(counts) - min(counts) <= 1
+    # Each takes as many turns as any other before one takes another.
+    in_order = [forked[: 3 * most].count(worker) for worker in range(most)]
+    assert max(in_order) - min(in_order) <= 3 * (first > 3 * most)
+
+
+def test_more_workers_say_more() -> None:
+    """As many pairs as of few workers, and twice as many of twice as many."""
+    few, many = (over_pairs([around(1.0, 1e-5)] * number, 0.999) for number in (12, 24))
+    assert (many.high - many.low) < 0.75 * (few.high - few.low)
 
 
 def test_noisy_blocks_make_few_pairs_say_less() -> None:
@@ -115,7 +145,7 @@ def test_what_code_that_differs_costs_depends_on_the_time(factor: float) -> None
 def test_a_change_of_some_percent_is_told_as_narrowly_as_none(count: int) -> None:
     none, some, much = (over_pairs([around(value)] * count, 0.999) for value in (1.0, 1.02, 2.0))
     wide, wider, widest = ((one.high - one.low) / one.value for one in (none, some, much))
-    assert wide < wider < 1.15 * wide
+    assert wide < wider < 1.25 * wide
     assert widest > 2 * wide
 
 
@@ -126,15 +156,15 @@ def test_the_same_code_is_hardly_ever_told_apart(blocks: float) -> None:
     chance = random.Random(5)
     wrong = 0
     for _ in range(1000):
-        workers = [chance.gauss(0, 0.003) for _ in range(WORKER_PAIRS)]
+        workers = [chance.gauss(0, 0.003) for _ in range(MOST_WORKER_PAIRS)]
         changes: list[Interval] = []
         while len(changes) < MOST_PAIRS:
-            off = workers[len(changes) % WORKER_PAIRS] + chance.gauss(0, 0.005)
+            off = workers[worker_of(len(changes))] + chance.gauss(0, 0.005)
             off += 0.2 * chance.random() if chance.random() < 0.02 else 0
             changes.append(around(math.exp(off + chance.gauss(0, blocks)), blocks))
             if not is_due(len(changes)):
                 continue
-            told = over_pairs(changes, 0.999)
+            told = over_pairs(changes, 0.999, last=len(changes) == MOST_PAIRS)
             if told.low > 1.0 or told.high < 1.0:
                 wrong += 1
                 break

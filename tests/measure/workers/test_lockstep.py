@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.timing.lockstep import GO, Ends, Partner
-from pytest_dispatchguard.measure.timing.pairs import WORKER_PAIRS
+from pytest_dispatchguard.measure.timing.pairs import MOST_PAIRS, MOST_WORKER_PAIRS, worker_of
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers import lockstep
 from pytest_dispatchguard.measure.workers.lockstep import Paired, Pipes, meet
@@ -106,8 +107,13 @@ def test_who_only_waited_is_not_blamed(*, hung_first: bool) -> None:
 
 def test_each_pair_of_workers_is_led_by_both_sides() -> None:
     found, head, base = Paired(), Side({"missing": "m"}), Side({"missing": "m"})
-    for _ in range(2 * WORKER_PAIRS):
+    for _ in range(MOST_PAIRS):
         met(head, base, found)
-    leads = [request.lockstep for request in head.asked]
-    assert sorted(leads) == ["follow"] * WORKER_PAIRS + ["lead"] * WORKER_PAIRS
-    assert all(leads[i] != leads[i + WORKER_PAIRS] for i in range(WORKER_PAIRS))
+    leads: dict[int, list[object]] = {}
+    for pair, request in enumerate(head.asked):
+        leads.setdefault(worker_of(pair), []).append(request.lockstep)
+    assert len(leads) == MOST_WORKER_PAIRS
+    for turns in leads.values():
+        assert all(one != next_ for one, next_ in pairwise(turns))
+    first = [turns[0] for turns in leads.values()]
+    assert first.count("lead") == first.count("follow")
