@@ -32,7 +32,7 @@ from pytest_dispatchguard.runtime.code.placement import at_some_depth
 
 _MESSAGE = Struct("<BIq")
 """What is said, in which meeting, and a number."""
-HELLO, READY, GO, DONE, STOP, LOST = range(6)
+HELLO, WARM, GO, DONE, STOP, LOST = range(6)
 THE_OTHER = "the other revision"
 """Whom a process blames that only waited."""
 _WARM = 8
@@ -133,12 +133,24 @@ class Turns:
     nothing: list[float] = field(default_factory=list)
     """Nanoseconds of an empty loop's turn."""
 
-    def calibrate(self) -> int:
-        """How many calls make a block here."""
+    def calibrate(self) -> tuple[int, int]:
+        """How many calls make a block here, and how many lead it, at least."""
         if self.reference is not None:
             self.reference_loops, self.reference_warm = self._paced(self.reference)
-        loops, self.warm = self._paced(self.block)
-        return loops
+        return self._paced(self.block)
+
+    def agree(self, partner: Partner, *, first: bool) -> None:
+        """Settles both numbers with the other process. A call that follows another one is faster: were the
+        blocks of one process led and the other's not, the same code would seem to differ."""
+        loops, warm = self.calibrate()
+        if first:
+            partner.say(HELLO, loops)
+            partner.say(WARM, warm)
+        there, warm_there = partner.hear(HELLO)[1], partner.hear(WARM)[1]
+        if not first:
+            partner.say(HELLO, loops)
+            partner.say(WARM, warm)
+        self.loops, self.warm = _in_both(loops, there), min(warm, warm_there)
 
     def _paced(self, block: Block) -> tuple[int, int]:
         """The calls in a block, and those that lead it, at least."""
@@ -223,10 +235,7 @@ def lead(turns: Turns, partner: Partner, seconds: float, confidence: float) -> S
     clock = turns.clock
     other: list[float] = []
     with undisturbed(), _on_one_core():
-        own = turns.calibrate()
-        partner.say(HELLO, own)
-        turns.loops = _in_both(own, partner.hear(HELLO)[1])
-        partner.say(READY, turns.loops)
+        turns.agree(partner, first=True)
         start = clock()
         look, looks = _FIRST_LOOK, 0
         while True:
@@ -261,10 +270,7 @@ def _in_both(own: int, there: int) -> int:
 def follow(turns: Turns, partner: Partner, confidence: float) -> Sample:
     """Takes turns until the one that leads, which keeps the time, has enough."""
     with undisturbed(), _on_one_core():
-        own = turns.calibrate()
-        partner.hear(HELLO)
-        partner.say(HELLO, own)
-        _, turns.loops = partner.hear(READY)
+        turns.agree(partner, first=False)
         while True:
             said, both = partner.hear(GO, STOP)
             if said == STOP:

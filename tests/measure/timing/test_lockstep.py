@@ -15,10 +15,11 @@ from pytest_dispatchguard.measure.timing.lockstep import (
     GO,
     HELLO,
     LOST,
-    READY,
     STOP,
+    WARM,
     Ends,
     Partner,
+    Turns,
     _in_both,
     follow,
     lead,
@@ -94,6 +95,29 @@ def test_both_make_blocks_of_the_same_number_of_calls() -> None:
         assert int(os.read(answers.reading, 64)) == found.loops[0]
 
 
+@pytest.mark.parametrize("own", [(1, 0), (5, 2), (1, 2)])
+def test_both_lead_their_blocks_alike(
+    own: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever each of them found: near a limit one may find that a call is led, and the other that it is
+    not, and a call that is not led can be a seventh slower."""
+    with pipes() as (mine, theirs), pipes() as (answers, sending):
+
+        def followed() -> None:
+            monkeypatch.setattr(Turns, "calibrate", lambda self: (1, 1))
+            turns = turns_of(some(3000), None)
+            follow(turns, Partner(theirs, 1, 20.0), 0.99)
+            os.write(sending.writing, f"{turns.loops} {turns.warm}".encode())
+
+        child = in_child(followed)
+        monkeypatch.setattr(Turns, "calibrate", lambda self: own)
+        turns = turns_of(some(3000), None)
+        lead(turns, Partner(mine, 1, 20.0), 0.1, 0.99)
+        assert ended(child) == 0
+        there = os.read(answers.reading, 64).decode()
+    assert there == f"{turns.loops} {turns.warm}" == f"{own[0]} {min(1, own[1])}"
+
+
 def test_what_was_said_in_other_meetings_is_passed_over() -> None:
     with pipes() as (mine, theirs):
         Partner(theirs, 1, 0.0).say(STOP)
@@ -150,8 +174,9 @@ def test_fresh_state_is_made_before_every_block() -> None:
 
         def answering() -> None:
             other.hear(HELLO)
+            other.hear(WARM)
             other.say(HELLO, 1)
-            other.hear(READY)
+            other.say(WARM, 2)
             while other.hear(GO, STOP)[0] == GO:
                 other.say(DONE, 1000)
 
