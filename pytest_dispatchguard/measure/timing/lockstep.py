@@ -37,7 +37,7 @@ THE_OTHER = "the other revision"
 """Whom a process blames that only waited."""
 _WARM = 8
 """Of a block, so many parts are called before it, untimed: while it slept the other used the caches."""
-_LEAST_WARM, _WARM_NS = 2, 200_000
+_LEAST_WARM, _WARM_NS = 2, 400_000
 """So many calls at least, as long as they take no longer than that. A long call meets the caches as the other
 left them, in both processes alike: neighbors that are nearer in time say more than warm ones."""
 _SETTLE = 30e-6
