@@ -8,6 +8,7 @@ from functools import partial
 
 from pytest_dispatchguard.measure.processes.launching import Launch
 from pytest_dispatchguard.measure.revisions.checkout import Revision
+from pytest_dispatchguard.measure.timing.pairs import WORKER_PAIRS
 from pytest_dispatchguard.measure.workers.lockstep import Pipes, by_turns
 from pytest_dispatchguard.measure.workers.sources import Options, Source
 from pytest_dispatchguard.model.errors import UserError
@@ -15,7 +16,6 @@ from pytest_dispatchguard.model.measurements import Interval
 
 SECONDS = 20.0
 """The most that measuring one commit takes."""
-_WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class TwoCommits:
         self._pipes = Pipes()
         self._other, self._launch = other, launch
         self._base = Source(
-            partial(base.launch, launch), _WORKERS, partial(self._pipes.of, base=True)
+            partial(base.launch, launch), WORKER_PAIRS, partial(self._pipes.of, base=True)
         )
 
     def compared(
@@ -61,7 +61,7 @@ class TwoCommits:
         options = Options(seconds=SECONDS)
         here = Source(
             partial(self._other.launch, self._launch),
-            _WORKERS,
+            WORKER_PAIRS,
             partial(self._pipes.of, base=False),
         )
         try:

@@ -104,6 +104,12 @@ def _half_width(logs: Sequence[Interval], centre: float, confidence: float, last
     return math.hypot(pairs, t_quantile(1 - error, _WORKERS_KNOWN) * math.hypot(workers, at_times))
 
 
+def inverse(change: Interval) -> Interval:
+    """The same change, as the other of the two found it."""
+    high = 1 / change.low if change.low > 0 else math.inf
+    return Interval(1 / change.value, 1 / change.high, high)
+
+
 def _logarithm(change: Interval) -> Interval:
     ends = ((change.value, 1), (change.low, -1), (change.high, 1))
     return Interval(*(math.log(one) if 0 < one < math.inf else end * math.inf for one, end in ends))

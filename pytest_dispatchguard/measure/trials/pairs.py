@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import select
 import signal
@@ -20,7 +19,7 @@ from pytest_dispatchguard.measure.budgets.messages import unpack_samples
 from pytest_dispatchguard.measure.processes.launching import Launch, start
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
 from pytest_dispatchguard.measure.timing.measurements import measurement
-from pytest_dispatchguard.measure.timing.pairs import LEAST_PAIRS, over_pairs
+from pytest_dispatchguard.measure.timing.pairs import LEAST_PAIRS, inverse, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.lockstep import Pipes
 from pytest_dispatchguard.model.errors import UserError
@@ -243,6 +242,4 @@ def _time(pair: Sequence[Process], ends: Sequence[Ends], found: _Found, number: 
     if after.change is not None:
         found.changes.append(after.change)
     elif before.change is not None:
-        change = before.change
-        high = 1 / change.low if change.low > 0 else math.inf
-        found.changes.append(Interval(1 / change.value, 1 / change.high, high))
+        found.changes.append(inverse(before.change))

@@ -18,6 +18,7 @@ from pytest_dispatchguard.measure.timing.pairs import (
     MOST_PAIRS,
     TIMES_LONGER,
     WORKER_PAIRS,
+    inverse,
     is_due,
     over_pairs,
     worker_of,
@@ -77,7 +78,7 @@ class Paired:
         """How many times what a call of a subject takes in the base it takes; None where nobody knows."""
         here, there = (found.get(subject, ()) for found in (self.head, self.base))
         changes = [sample.change for sample in here if sample.change]
-        changes += [_inverse(sample.change) for sample in there if sample.change]
+        changes += [inverse(sample.change) for sample in there if sample.change]
         return over_pairs(changes, confidence, last=self.over) if changes else None
 
     def there(self, subject: str, confidence: float) -> Measurement | None:
@@ -99,13 +100,6 @@ class Paired:
             place = "in the work tree, " if self.here else ""
             return replace(base, untimed=place + self.broken if self.broken else "it was not timed")
         return replace(base, measured=measured, change=change)
-
-
-def _inverse(change: Interval) -> Interval:
-    """What the base, which led, found: the other way round."""
-    return Interval(
-        1 / change.value, 1 / change.high, 1 / change.low if change.low > 0 else math.inf
-    )
 
 
 _MEETINGS = count(1)
