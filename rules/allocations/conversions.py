@@ -1,4 +1,5 @@
-"""DG507, DG508, DG509, DG511: conversions of what is a tensor already, and legacy tensor types."""
+"""DG507, DG508, DG509, DG511, DG514: conversions of what is a tensor already, legacy tensor types, and moves
+to where a tensor already is."""
 
 from __future__ import annotations
 
@@ -291,3 +292,117 @@ class AsTensorOfTensor(Rule):
                 node, bare(arg.value, place), safety="safe", message="leave the conversion out"
             ),
         )
+
+
+class MovedWhereItIs(Rule):
+    """A result is moved to the device of its input, where it already is.
+
+    ## What it does
+
+    Finds `.to(x.device)` of what torch computed from `x` in the same function, in code that runs per call.
+
+    ## Why it costs
+
+    Operations put their result where their inputs are. Asking for the device, and for a move that does
+    nothing, takes most of a microsecond on the host.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        index = torch.argmin(x, dim=-1).to(x.device)
+        return index
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        return torch.argmin(x, dim=-1)
+    ```
+
+    ## Fix safety
+
+    Safe: the move gives back the tensor itself.
+    """
+
+    code = "DG514"
+    name = "moved-where-it-is"
+    also_compiled = False
+    origin = "bitsandbytes#3343bac6"
+    looks_for = Call("to")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A move to the device of one of the tensors that a result was computed from."""
+        receiver = place.receiver(node)
+        if receiver is None or len(node.args) != 1 or not place.per_call:
+            return None
+        target = node.args[0]
+        if target.star or (target.keyword is not None and target.keyword.value != "device"):
+            return None
+        device = target.value
+        if not isinstance(device, cst.Attribute) or device.attr.value != "device":
+            return None
+        if not place.on_device(device.value) or not place.on_device(receiver):
+            return None
+        if not _computed_from(receiver, device.value, place):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` moves a value computed from `{place.text(device.value)}` to the "
+            "device it is already on, and checks that on every call",
+            fix=None
+            if "#" in place.text(node) or isinstance(receiver, cst.Name)
+            else place.replace(node, place.text(receiver), safety="safe", message="drop the move"),
+        )
+
+
+_KEEPS_PLACE = frozenset(
+    "abs all amax amin any argmax argmin argsort bool clamp clone contiguous cos cumsum detach div "
+    "exp expand "
+    "flatten float floor half int log long max mean min mul neg norm permute pow prod repeat reshape "
+    "round rsqrt "
+    "sigmoid sign sin softmax sqrt squeeze std sub sum tanh transpose tril triu unsqueeze var view "
+    "where empty_like full_like ones_like rand_like randn_like zeros_like".split()
+)
+"""Methods, and functions of torch, that put their result where their input is."""
+
+
+_DEEPEST = 6
+"""How many steps of a computation are followed back."""
+
+
+def _bound_anew(tensor: cst.BaseExpression, place: Place) -> bool:
+    return isinstance(tensor, cst.Name) and place.assignments(tensor.value) > 1
+
+
+def _computed_from(
+    node: cst.BaseExpression, tensor: cst.BaseExpression, place: Place, depth: int = _DEEPEST
+) -> bool:
+    """Whether torch computes a value from a tensor and nothing else that could be elsewhere."""
+    if not depth:
+        return False
+    if place.same(node, tensor):
+        # By another name it may be what the tensor was before it was bound anew.
+        return depth == _DEEPEST or not _bound_anew(tensor, place)
+    if isinstance(node, cst.Name):
+        held = place.value_of(node)
+        return held is not None and _computed_from(held, tensor, place, depth - 1)
+    if isinstance(node, cst.Call):
+        if place.last_name(node) not in _KEEPS_PLACE:
+            return False
+        if place.name(node).startswith("torch."):
+            return bool(node.args) and _computed_from(node.args[0].value, tensor, place, depth - 1)
+        owner = place.receiver(node)
+        return owner is not None and _computed_from(owner, tensor, place, depth - 1)
+    if isinstance(node, cst.BinaryOperation):
+        sides = (node.left, node.right)
+        return any(_computed_from(side, tensor, place, depth - 1) for side in sides) and all(
+            place.on_device(side) or place.kind(side).what == "scalar" for side in sides
+        )
+    if isinstance(node, cst.UnaryOperation):
+        return _computed_from(node.expression, tensor, place, depth - 1)
+    if isinstance(node, cst.Subscript):
+        return _computed_from(node.value, tensor, place, depth - 1)
+    return False

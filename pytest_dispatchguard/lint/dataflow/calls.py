@@ -9,6 +9,7 @@ import libcst as cst
 from pytest_dispatchguard.lint.dataflow.conditions import read_condition
 from pytest_dispatchguard.lint.dataflow.containers import read_comprehension
 from pytest_dispatchguard.lint.dataflow.lookups import kind_of_attribute
+from pytest_dispatchguard.lint.dataflow.moves import MOVING, note_move
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.kinds.classes import module_call_kind
 from pytest_dispatchguard.lint.kinds.fact_values import value_kind
@@ -62,6 +63,8 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
     args, keywords, texts = _read_arguments(reader, node, last, name)
     reader.scene = scene
     reader.emit("call", node, last)
+    if last in MOVING and type(func) is cst.Attribute:
+        note_move(reader, node)
     if reader.reading_callees and reader.callee_key(func) in reader.reading_callees:
         reader.emit("helper-call", node, last)
     if last in _ADDING and len(args) == 1 and isinstance(func, cst.Attribute):

@@ -67,6 +67,12 @@ def bind_parameters(reader: Reader, params: cst.Parameters, function: str) -> No
         reader.bind_name(params.star_kwarg.name.value, Kind("nested", element=UNKNOWN, cls="dict"))
 
 
+def parameters_of(params: cst.Parameters) -> frozenset[str]:
+    """The names of the parameters of a function, but for those with stars."""
+    plain = (*params.posonly_params, *params.params, *params.kwonly_params)
+    return frozenset(p.name.value for p in plain)
+
+
 def apply_recorded_types(reader: Reader, seen: Mapping[str, Sequence[str]]) -> None:
     """Let the types that a recorded run passed to parameters decide what is still open."""
     for name, words in seen.items():

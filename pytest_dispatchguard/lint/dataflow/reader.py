@@ -67,8 +67,11 @@ class Reader:
         qualname: str,
         tensor_types: tuple[str, ...],
         expressions: Mapping[type, Handler],
+        roaming: frozenset[str] = frozenset(),
     ) -> None:
         self.brief = brief
+        self.roaming = roaming
+        """Parameters that the function moves to a device itself."""
         self._expressions = expressions
         self.tensor_types = tensor_types
         self.class_name = qualname.rpartition(".")[0] if "." in qualname else ""
@@ -87,6 +90,10 @@ class Reader:
         """The dotted names that ever stood for something, by their first part."""
         self.set_to_none: set[str] = set()
         """Names that were given None anywhere so far."""
+        self.bound: dict[str, list[cst.BaseExpression]] = {}
+        """All values that each name was given."""
+        self.moved: list[cst.BaseExpression] = []
+        """What is moved to a device (see `moves`)."""
         self.used: dict[str, int] = {}
         self.scene: Scene
         self.known_tensors: frozenset[str] = frozenset()
@@ -188,6 +195,7 @@ class Reader:
             self.set_to_none.add(name)
         if value is not None:
             self.names.values[name] = value
+            self.bound.setdefault(name, []).append(value)
         else:
             self.names.values.pop(name, None)
 

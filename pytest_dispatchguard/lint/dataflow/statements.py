@@ -21,8 +21,13 @@ from pytest_dispatchguard.lint.dataflow.branches import (
 )
 from pytest_dispatchguard.lint.dataflow.conditions import read_condition
 from pytest_dispatchguard.lint.dataflow.expressions import EXPRESSIONS
+from pytest_dispatchguard.lint.dataflow.moves import moved_later
 from pytest_dispatchguard.lint.dataflow.narrowing import narrow
-from pytest_dispatchguard.lint.dataflow.parameters import apply_recorded_types, bind_parameters
+from pytest_dispatchguard.lint.dataflow.parameters import (
+    apply_recorded_types,
+    bind_parameters,
+    parameters_of,
+)
 from pytest_dispatchguard.lint.dataflow.reader import Handler, Names, Reader, merged
 from pytest_dispatchguard.lint.dataflow.scene import Scene
 from pytest_dispatchguard.lint.facts import Brief
@@ -37,7 +42,19 @@ def read_function(
     function: cst.FunctionDef, brief: Brief, qualname: str, tensor_types: tuple[str, ...] = ()
 ) -> Reader:
     """Read an outermost function and all inside it: what every expression can be, and what rules may see."""
-    reader = Reader(brief, qualname, tensor_types, EXPRESSIONS)
+    reader = _read(function, brief, qualname, tensor_types, frozenset())
+    roaming = moved_later(reader) if reader.moved else frozenset()
+    return _read(function, brief, qualname, tensor_types, roaming) if roaming else reader
+
+
+def _read(
+    function: cst.FunctionDef,
+    brief: Brief,
+    qualname: str,
+    tensor_types: tuple[str, ...],
+    roaming: frozenset[str],
+) -> Reader:
+    reader = Reader(brief, qualname, tensor_types, EXPRESSIONS, roaming)
     decorators = {dotted(d.decorator) for d in function.decorators}
     params = [*function.params.posonly_params, *function.params.params]
     if reader.class_name and params and "staticmethod" not in decorators:
@@ -61,6 +78,10 @@ def _read_function(reader: Reader, function: cst.FunctionDef, qualname: str) -> 
     bind_parameters(reader, function.params, function.name.value)
     apply_recorded_types(reader, reader.brief.seen.get(qualname, {}))
     reader.literals.update(reader.brief.given.get(qualname, {}))
+    for name in reader.roaming & parameters_of(function.params):
+        known = reader.lookup(name)
+        if known.what == "tensor":
+            reader.hold(name, replace(known, roaming=True))
     for name in reader.brief.on_cpu.get(qualname, ()):
         kind = reader.names.kinds.get(name, UNKNOWN)
         reader.hold(name, on_cpu(kind))

@@ -176,7 +176,7 @@ def _tensor_method(
     elif name in torch_ops.METHODS_HOST:
         kind = SCALAR
     elif name in ("cpu", "cuda"):
-        kind = replace(receiver, host=name == "cpu", built=False)
+        kind = replace(receiver, host=name == "cpu", built=False, roaming=False)
     elif name in ("to", "type"):
         kind = _cast(receiver, args, keywords, texts)
     elif name in torch_ops.METHODS_OVERLOADED:
@@ -227,14 +227,15 @@ def _cast(
 ) -> Kind:
     first = texts.get("0", "")
     target = texts.get("device", first)
-    host = receiver.host
+    host, roaming = receiver.host, receiver.roaming
     if CPU.search(target):
-        host = True
+        host, roaming = True, False
     elif target and not dtype_of(target) and "dtype" not in target and "torch." not in target:
         other = args[0] if args else UNKNOWN
         host = other.host  # .to(other) takes other's device; so does .to(other.device)
+        roaming = other.roaming
     dtype = dtype_of(texts.get("dtype", "") or first) or receiver.dtype
-    return replace(receiver, host=host, dtype=dtype, built=False)
+    return replace(receiver, host=host, dtype=dtype, built=False, roaming=roaming)
 
 
 def attribute_kind(receiver: Kind, name: str) -> Kind | None:
