@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
@@ -116,6 +117,27 @@ def test_both_lead_their_blocks_alike(
         assert ended(child) == 0
         there = os.read(answers.reading, 64).decode()
     assert there == f"{turns.loops} {turns.warm}" == f"{own[0]} {min(1, own[1])}"
+
+
+def test_they_find_them_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(self: Turns) -> tuple[int, int]:
+        times.append(time.monotonic())
+        time.sleep(0.05)
+        times.append(time.monotonic())
+        return 1, 1
+
+    times: list[float] = []
+    monkeypatch.setattr(Turns, "calibrate", slowly)
+    with pipes() as (mine, theirs), pipes() as (answers, sending):
+
+        def followed() -> None:
+            follow(turns_of(some(3000), None), Partner(theirs, 1, 20.0), 0.99)
+            os.write(sending.writing, repr(times[0]).encode())
+
+        child = in_child(followed)
+        lead(turns_of(some(3000), None), Partner(mine, 1, 20.0), 0.1, 0.99)
+        assert ended(child) == 0
+        assert times[1] <= float(os.read(answers.reading, 64))
 
 
 def test_what_was_said_in_other_meetings_is_passed_over() -> None:
