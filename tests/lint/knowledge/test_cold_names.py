@@ -1,0 +1,59 @@
+"""What is cold by its name alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_dispatchguard.lint.knowledge.cold_names import COLD_METHODS, COLD_PATHS, cold_by_name
+from pytest_dispatchguard.lint.knowledge.entry_points import REWORKS_A_MODEL
+
+
+@pytest.mark.parametrize(
+    "name",
+    "install_layer_state uninstall_hooks compile_module _compile_submodules_with_trt register_models "
+    "register_buffers register_forward_hooks causal_mask_mod quantize".split(),
+)
+def test_set_up_is_cold(name: str) -> None:
+    assert COLD_METHODS.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "compiled_step register_tokens add_register_tokens installed_forward compile_time_mask forward".split(),
+)
+def test_what_only_looks_like_it_is_not(name: str) -> None:
+    assert COLD_METHODS.fullmatch(name) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "cold"),
+    [
+        ("pkg/runners/loading/shards.py", True),
+        ("pkg/runners/meta_load.py", True),
+        ("pkg/fx/tracer/dispatch.py", True),
+        ("pkg/acc_tracer.py", True),
+        ("pkg/data/loader.py", False),
+        ("pkg/workload.py", False),
+        ("pkg/raytracer_ops.py", False),
+    ],
+)
+def test_files_that_load_or_trace_are_cold_unless_they_train(path: str, *, cold: bool) -> None:
+    assert bool(COLD_PATHS.search(path)) is cold
+    assert cold_by_name(path, "")("forward") is cold
+    assert not cold_by_name(path, "loss.backward()")("forward")
+
+
+@pytest.mark.parametrize(
+    ("described", "reworks"),
+    [
+        ("_compiler.py:convert_all", True),
+        ("main.py:compile_parts", True),
+        ("meta_load.py:Loader.fill", True),
+        ("weights.py:Loader.broadcast_load", True),
+        ("loop.py:evaluate", False),
+        ("data_loader.py:evaluate", False),
+        ("overload.py:evaluate", False),
+    ],
+)
+def test_loops_that_make_another_model_of_one(described: str, *, reworks: bool) -> None:
+    assert bool(REWORKS_A_MODEL.search(described)) is reworks
