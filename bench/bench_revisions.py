@@ -356,7 +356,7 @@ class Results:
                 "",
                 "Verdicts `fail`: false alarms in the column A/A, slowdowns found in others; u: undecided.",
                 "The limit is half the slowdown (1.01 for A/A); pyperf knows of no limit. Seconds are",
-                "those of a test; a run's first one, which starts eight processes, is not counted"
+                "those of a test; a run's first one, which starts all processes, is not counted"
                 + (f" (it took {statistics.median(self.starts):.0f} s)." if self.starts else "."),
                 "",
                 *table(head, rows),
