@@ -71,22 +71,27 @@ def _effective_workers(count: int) -> float:
     return count**2 / math.fsum(number**2 for number in forks.values())
 
 
-def over_pairs(changes: Sequence[Interval], confidence: float, *, last: bool = False) -> Interval:
+def over_pairs(
+    changes: Sequence[Interval], confidence: float, *, last: bool = False, forked: bool = True
+) -> Interval:
     """How many times dearer a call is in one of two revisions, from the medians of pairs and their standard
     errors. Of few pairs one may be in a slow state and nobody knows, so they tell no ends. `last` says that
-    no more will come, whatever this says."""
+    no more will come, whatever this says; without `forked` each pair was started anew."""
     logs = [_logarithm(change) for change in changes]
     logs = _reined_in([one for one in logs if math.isfinite(one.high - one.low)] or logs)
     centre = math.fsum(one.value for one in logs) / len(logs)
     half = math.inf
     if len(logs) >= LEAST_PAIRS:
-        half = _half_width(logs, centre, confidence, last)
+        workers = _effective_workers(len(logs)) if forked else len(logs)
+        half = _half_width(logs, centre, confidence, workers, last)
     if not math.isfinite(half):
         return Interval(math.exp(centre), 0.0, math.inf)
     return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 
 
-def _half_width(logs: Sequence[Interval], centre: float, confidence: float, last: bool) -> float:
+def _half_width(
+    logs: Sequence[Interval], centre: float, confidence: float, workers: float, last: bool
+) -> float:
     """What pairs differ by is assumed, as is what their blocks leave open, and what is seen of it counts more
     with every pair."""
     count = len(logs)
@@ -100,8 +105,8 @@ def _half_width(logs: Sequence[Interval], centre: float, confidence: float, last
     spent = error / 2 if last else error / 2 / _LOOKS
     pairs = t_quantile(1 - spent, freedom) * sd / math.sqrt(count)
     # What is due to the workers, and to the time, is the same at all looks.
-    workers = _WORKERS_APART / math.sqrt(_effective_workers(count))
-    return math.hypot(pairs, t_quantile(1 - error, _WORKERS_KNOWN) * math.hypot(workers, at_times))
+    common = _WORKERS_APART / math.sqrt(workers)
+    return math.hypot(pairs, t_quantile(1 - error, _WORKERS_KNOWN) * math.hypot(common, at_times))
 
 
 def inverse(change: Interval) -> Interval:

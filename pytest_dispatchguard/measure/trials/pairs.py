@@ -162,12 +162,15 @@ def compared(asked: Asked, before: Launch, after: Launch, tell: Tell = lambda: N
             if number + 1 >= LEAST_PAIRS and _is_sure(found):
                 break
     us = measurement(found.before, CONFIDENCE).subject_us.value
-    last = len(found.changes) >= _MOST_PAIRS
-    return replace(counted, us=us, change=over_pairs(found.changes, CONFIDENCE, last=last))
+    return replace(counted, us=us, change=_change(found, last=len(found.changes) >= _MOST_PAIRS))
+
+
+def _change(found: _Found, *, last: bool = False) -> Interval:
+    return over_pairs(found.changes, CONFIDENCE, last=last, forked=False)
 
 
 def _is_sure(found: _Found) -> bool:
-    change = over_pairs(found.changes, CONFIDENCE)
+    change = _change(found)
     return change.high < 1 or change.low > 1
 
 

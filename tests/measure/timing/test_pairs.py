@@ -75,6 +75,11 @@ def test_more_workers_are_forked_where_more_is_needed(first: int) -> None:
     assert max(in_order) - min(in_order) <= 3 * (first > 3 * most)
 
 
+def test_pairs_that_are_started_anew_say_more_than_forks() -> None:
+    forks, anew = (over_pairs([around(1.0)] * 6, 0.999, forked=one) for one in (True, False))
+    assert anew.high - anew.low < forks.high - forks.low
+
+
 def test_more_workers_say_more() -> None:
     """As many pairs as of few workers, and twice as many of twice as many."""
     few, many = (over_pairs([around(1.0, 1e-5)] * number, 0.999) for number in (12, 24))
