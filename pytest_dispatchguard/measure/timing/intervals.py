@@ -31,15 +31,20 @@ _RUNS_KNOWN = 15
 
 
 def median_interval(
-    values: Sequence[float], confidence: float, looks: int = LOOKS * PROCESSES
+    values: Sequence[float],
+    confidence: float,
+    looks: int = LOOKS * PROCESSES,
+    dependence: int = _DEPENDENCE,
 ) -> Interval | None:
     """The median with an interval that holds at every look; None for too few values. It assumes no
-    distribution: its ends are order statistics."""
+    distribution: its ends are order statistics. So many values that follow one another count as one, as
+    `dependence` says."""
     ordered = sorted(values)
-    rank = _rank(len(ordered) // _DEPENDENCE, _each(confidence, looks))
+    count = len(ordered) // dependence
+    rank = _rank(count, _each(confidence, looks))
     if rank is None:
         return None
-    low = int(rank / (len(ordered) // _DEPENDENCE) * len(ordered))
+    low = int(rank / count * len(ordered))
     return Interval(median(ordered), ordered[low], ordered[-1 - low])
 
 
