@@ -52,6 +52,28 @@ def test_surer_is_wider(values: list[float], one: float, other: float) -> None:
     assert more.low <= less.low and less.high <= more.high
 
 
+@given(st.lists(st.floats(0.1, 10), min_size=60, max_size=300), CONFIDENCE)
+def test_values_that_count_one_by_one_say_more(values: list[float], confidence: float) -> None:
+    by_two, by_one = (median_interval(values, confidence, dependence=many) for many in (2, 1))
+    assert by_one is not None
+    if by_two is not None:
+        assert by_two.low <= by_one.low and by_one.high <= by_two.high
+
+
+def test_independent_values_are_apart_by_what_the_interval_says() -> None:
+    """One standard error of the median, of values that have nothing to do with each other."""
+    rng = random.Random(1)
+    medians, halves = [], []
+    for _ in range(400):
+        found = median_interval(
+            [rng.gauss(1, 0.05) for _ in range(200)], 0.683, looks=1, dependence=1
+        )
+        assert found is not None
+        medians.append(found.value)
+        halves.append((found.high - found.low) / 2)
+    assert 0.85 < statistics.mean(halves) / statistics.stdev(medians) < 1.25
+
+
 @given(VALUES, CONFIDENCE, st.randoms())
 def test_order_does_not_matter(values: list[float], confidence: float, rng: random.Random) -> None:
     mixed = values.copy()

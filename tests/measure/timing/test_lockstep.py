@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from pytest_dispatchguard.measure.timing import lockstep
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.lockstep import (
     DONE,
@@ -80,6 +81,16 @@ def test_the_same_call_takes_as_long_there() -> None:
 def test_how_many_times_dearer_it_is_here() -> None:
     assert 1.5 < compared(some(2000), some(1000)) < 2.5
     assert 0.4 < compared(some(1000), some(2000)) < 0.7
+
+
+def test_what_is_never_sure_is_left_to_other_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockstep, "is_fine", lambda change: False)
+    monkeypatch.setattr(lockstep, "_MOST_ROUNDS", 60)
+    with pipes() as (mine, theirs):
+        child = in_child(lambda: follow(turns_of(some(10), None), Partner(theirs, 1, 20.0), 0.99))
+        found = lead(turns_of(some(10), None), Partner(mine, 1, 20.0), 60.0, 0.99)
+        assert ended(child) == 0
+    assert found.pairs == 60
 
 
 def test_both_make_blocks_of_the_same_number_of_calls() -> None:
