@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests, path_of
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.hotness.profile import Observed
+from pytest_dispatchguard.lint.knowledge.cold_names import COPIED_PATHS
 from pytest_dispatchguard.lint.knowledge.entry_points import (
     HOT_ANYWHERE,
     HOT_DECORATORS,
@@ -183,6 +184,11 @@ def _handed_over(
             yield thing.id
 
 
+def _is_copied(project: Project, function_id: str) -> bool:
+    """Whether a function was copied from another project, as its folder says."""
+    return COPIED_PATHS.search(path_of(project, function_id)) is not None
+
+
 def _trains(project: Project, function_id: str) -> bool:
     """Whether a `forward` is a whole training itself: only its loop is hot then."""
     forward = function_id.endswith(".forward")
@@ -192,11 +198,13 @@ def _trains(project: Project, function_id: str) -> bool:
 def find_roots(
     project: Project, named: Mapping[str, Root], extra: Mapping[str, Known], coldness: Coldness
 ) -> list[Root]:
-    """All roots, one per function, sorted by function id."""
+    """All roots, one per function, sorted by function id. What was copied from other projects has none: it
+    runs where this project calls it."""
     roots = dict(named)
     for root in library_roots(project, extra):
-        if not _trains(project, root.target):
+        if not _trains(project, root.target) and not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
     for root in (*_other_roots(project, coldness), *_step_roots(project)):
-        roots.setdefault(root.target, root)
+        if not _is_copied(project, root.target):
+            roots.setdefault(root.target, root)
     return [roots[target] for target in sorted(roots)]
