@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +15,7 @@ import pytest
 
 from pytest_dispatchguard.measure.timing import lockstep
 from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.timing.intervals import median_interval
 from pytest_dispatchguard.measure.timing.lockstep import (
     DONE,
     GO,
@@ -22,6 +26,7 @@ from pytest_dispatchguard.measure.timing.lockstep import (
     Ends,
     Partner,
     Turns,
+    _change,
     _in_both,
     follow,
     lead,
@@ -90,7 +95,48 @@ def test_what_is_never_sure_is_left_to_other_pairs(monkeypatch: pytest.MonkeyPat
         child = in_child(lambda: follow(turns_of(some(10), None), Partner(theirs, 1, 20.0), 0.99))
         found = lead(turns_of(some(10), None), Partner(mine, 1, 20.0), 60.0, 0.99)
         assert ended(child) == 0
-    assert found.pairs == 60
+    assert 60 <= found.pairs < 6000  # and a tenth of a second
+
+
+def test_disturbed_blocks_say_nothing() -> None:
+    rng = random.Random(3)
+
+    def blocks(call: float) -> list[float]:
+        return [call * (1 + abs(rng.gauss(0, 0.2)) + rng.gauss(0, 0.002)) for _ in range(400)]
+
+    for dearer in (1.0, 1.02, 1.1):
+        here, there = blocks(300 * dearer), blocks(300.0)
+        found = _change(here, there)
+        by_all = median_interval(
+            [one / two for one, two in zip(here, there, strict=True)], 0.683, 1, 1
+        )
+        assert abs(found.value / dearer - 1) < 0.01
+        assert by_all is not None
+        assert found.high - found.low < 0.7 * (by_all.high - by_all.low)
+
+
+def test_what_only_slower_blocks_tell_is_not_overlooked() -> None:
+    rng = random.Random(4)
+    there = [rng.gauss(300, 1) for _ in range(400)]
+    own = [one * (1.1 if number % 10 < 7 else 1) for number, one in enumerate(there)]
+    assert _change(own, there).value > 1.09
+
+
+def test_the_standard_error_is_what_answers_differ_by() -> None:
+    rng = random.Random(5)
+    errors, values = [], []
+    for _ in range(200):
+        own, there = ([300 + rng.expovariate(1 / 30) for _ in range(200)] for _ in range(2))
+        found = _change(own, there)
+        values.append(math.log(found.value))
+        errors.append((found.high - found.low) / 2)
+    assert 0.7 < statistics.mean(errors) / statistics.stdev(values) < 1.6
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 39])
+def test_few_rounds_count_by_their_median(rounds: int) -> None:
+    own = [float(2 * number) for number in range(1, rounds + 1)]
+    assert _change(own, [number / 2 for number in own]).value == 2.0
 
 
 def test_both_make_blocks_of_the_same_number_of_calls() -> None:
