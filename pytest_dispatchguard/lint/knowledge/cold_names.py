@@ -43,10 +43,11 @@ COLD_UNLESS_ROOTS = re.compile(
 
 TEST_PATHS = re.compile(
     r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/|"
-    r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|[^/]*testing[^/]*|test_utils|[^/]* [^/]*)\.py$"
+    r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|[^/]*testing[^/]*|test_utils|"
+    r"[^/]* (?:copy(?: \d+)?|\(\d+\)))\.py$"
 )
-"""Files of tests, benchmarks and documentation, and copies left behind (`model copy.py`), which nothing can
-import by such a name."""
+"""Files of tests, benchmarks and documentation, and copies left behind (`model copy.py`, `model (1).py`),
+which nothing imports by such a name."""
 COPIED_PATHS = re.compile(r"(?:^|/)_?(?:vendor(?:ed)?|third_?party|3rd_?party)/", re.IGNORECASE)
 """Folders with code that was copied from other projects, whole as a rule, of which this one runs what it
 calls."""

@@ -1,6 +1,6 @@
 """Times the same subject in two processes that take turns, block by block: one sleeps while the other runs.
 
-Both so meet the machine at the same pace, and the ratio of neighbouring blocks says how the two differ. One
+Both so meet the machine at the same pace, and the fastest blocks of each say how the two differ. One
 process leads: it says whose turn it is, keeps the times of both, and decides when they are enough."""
 
 from __future__ import annotations

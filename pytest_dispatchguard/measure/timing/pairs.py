@@ -45,7 +45,7 @@ _MAD = 1.4826
 
 
 def is_fine(change: Interval) -> bool:
-    """Whether another pair says more than more blocks of this one, by its median and standard error: pairs
+    """Whether another pair says more than more blocks of this one, by its value and standard error: pairs
     differ by more anyway."""
     return (change.high - change.low) / 2 < _APART * change.value
 
@@ -74,7 +74,7 @@ def _effective_workers(count: int) -> float:
 def over_pairs(
     changes: Sequence[Interval], confidence: float, *, last: bool = False, forked: bool = True
 ) -> Interval:
-    """How many times dearer a call is in one of two revisions, from the medians of pairs and their standard
+    """How many times dearer a call is in one of two revisions, from the values of pairs and their standard
     errors. Of few pairs one may be in a slow state and nobody knows, so they tell no ends. `last` says that
     no more will come, whatever this says; without `forked` each pair was started anew."""
     logs = [_logarithm(change) for change in changes]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dispatchguard.lint.knowledge.cold_names import COLD_METHODS, COLD_PATHS, cold_by_name
+from pytest_dispatchguard.lint.knowledge.cold_names import (
+    COLD_METHODS,
+    COLD_PATHS,
+    COPIED_PATHS,
+    TEST_PATHS,
+    cold_by_name,
+)
 from pytest_dispatchguard.lint.knowledge.entry_points import REWORKS_A_MODEL
 
 
@@ -57,3 +63,36 @@ def test_files_that_load_or_trace_are_cold_unless_they_train(path: str, *, cold:
 )
 def test_loops_that_make_another_model_of_one(described: str, *, reworks: bool) -> None:
     assert bool(REWORKS_A_MODEL.search(described)) is reworks
+
+
+@pytest.mark.parametrize(
+    ("path", "cold"),
+    [
+        ("pkg/trainer copy.py", True),
+        ("pkg/trainer copy 2.py", True),
+        ("pkg/trainer (1).py", True),
+        ("pkg/with a space.py", False),
+        ("pkg/copy.py", False),
+        ("pkg/deep_copy.py", False),
+        ("pkg copy/trainer.py", False),
+    ],
+)
+def test_copies_left_behind_are_cold(path: str, *, cold: bool) -> None:
+    assert bool(TEST_PATHS.search(path)) is cold
+
+
+@pytest.mark.parametrize(
+    ("path", "copied"),
+    [
+        ("pkg/third_party/net.py", True),
+        ("pkg/thirdparty/hloc/net.py", True),
+        ("3rdparty/net.py", True),
+        ("pkg/_vendor/net.py", True),
+        ("pkg/vendored/net.py", True),
+        ("pkg/vendors.py", False),
+        ("pkg/third_party.py", False),
+        ("pkg/vendoring/net.py", False),
+    ],
+)
+def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
+    assert bool(COPIED_PATHS.search(path)) is copied
