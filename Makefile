@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-scout bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills bench-gains
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-rounds bench-runtime bench-saved bench-scout bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills bench-gains
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -79,7 +79,7 @@ skills: $(VENV)/.dev ## write skills/ for coding agents from the rule pages
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-fixes bench-package-tests bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
+bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-fixes bench-package-tests bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-rounds bench-revisions ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -161,6 +161,9 @@ bench-trace: $(VENV)/.dev ## what large profiler traces take to read, beside oth
 
 bench-revisions: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns between two revisions, beside other tools (2 hours)
 	$(BIN)/python bench/bench_revisions.py
+
+bench-rounds: $(VENV)/.dev $(VENV)/.torch ## what two processes that take turns are best compared by (a minute)
+	$(BIN)/python bench/bench_rounds.py
 
 bench-releases: $(VENV)/.dev $(VENV)/.torch ## published Keras releases, each held against the one before
 	$(BIN)/python bench/bench_releases.py
