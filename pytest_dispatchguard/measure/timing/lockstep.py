@@ -68,7 +68,7 @@ each other: they correlate by 0.06 at most, for calls of 4 to 300 µs."""
 _FASTEST, _FIRST_OF_ALL = 0.2, 0.02
 """Of all blocks, the mean of the fastest counts, but not the very fastest. What the machine does besides
 makes blocks slower, those of a single call by up to a half, and none faster: for a training step of 0.3 ms
-that mean is as sure after 50 rounds as the median of all ratios is after 200."""
+that mean is as sure after 100 rounds as the median of all ratios is after 400."""
 _GROUPS = 8
 """Of rounds, whose means tell how sure theirs is."""
 _LEAST_FAST = 40
