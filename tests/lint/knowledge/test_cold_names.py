@@ -12,6 +12,7 @@ from pytest_dispatchguard.lint.knowledge.cold_names import (
     cold_by_name,
 )
 from pytest_dispatchguard.lint.knowledge.entry_points import REWORKS_A_MODEL
+from pytest_dispatchguard.lint.sources.packages import APART
 
 
 @pytest.mark.parametrize(
@@ -96,3 +97,4 @@ def test_copies_left_behind_are_cold(path: str, *, cold: bool) -> None:
 )
 def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
     assert bool(COPIED_PATHS.search(path)) is copied
+    assert bool(APART.search(path)) is copied  # nor does the library offer it
