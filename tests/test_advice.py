@@ -215,6 +215,13 @@ FITS = {
         ),
         "`(rows,) = (mask > 0).nonzero(as_tuple=True)`) and select by that: `x[:, rows]`",
     ),
+    "DG421-added": (
+        (
+            "def f(angles: torch.Tensor):\n    angles[torch.where(angles > 180)] -= 360\n"
+            "    return angles\n"
+        ),
+        "only to write a constant there, or to add one. Keep the mask",
+    ),
     "DG422-rounds": (
         (
             "def f(x: torch.Tensor, y: torch.Tensor, left: torch.Tensor, n: int):\n    out = []\n"
@@ -317,6 +324,18 @@ def test_waits_are_told_where_there_are_any(tmp_path: Path, which: str) -> None:
     assert one.price is not None
     assert (one.price.waits > 0) is waits
     assert (one.price.us is not None) is not waits
+
+
+@pytest.mark.parametrize("column", ["labels[mask] - 1", "column"])
+def test_a_column_of_each_row_is_not_the_row(tmp_path: Path, column: str) -> None:
+    body = (
+        "def f(x: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor):\n    mask = labels >= 0\n"
+        f"    column = labels[mask] - 1\n    x[mask] = rows[mask, {column}]\n    return x\n"
+    )
+    (one,) = found(tmp_path, "DG423", body)
+    assert one.certainty == "note"
+    assert "torch.where(mask, rows, x)" not in one.message
+    assert "with `new` computed for all elements" in one.message
 
 
 def test_a_read_that_decides_more_than_a_check_is_not_asserted_on_the_device(

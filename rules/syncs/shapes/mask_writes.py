@@ -100,6 +100,11 @@ def _selected_by(mask: cst.BaseExpression, value: cst.BaseExpression, place: Pla
     return ""
 
 
+def _indices(node: cst.Subscript) -> list[cst.BaseExpression]:
+    """Those that are no slices."""
+    return [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
+
+
 def _is_subscript(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
     return isinstance(node, cst.Subscript)
 
@@ -109,12 +114,13 @@ def _unsafe_for_all(value: cst.BaseExpression, place: Place) -> bool:
     of the project, of which that is not known."""
     origins = list(sources(value, place))
     calls = (n for s in origins for n in nodes.walk(s) if isinstance(n, cst.Call))
+    subscripts = (n for s in origins for n in nodes.walk(s) if _is_subscript(n))
     looked_up = (
-        element
-        for s in origins
-        for n in nodes.walk(s)
-        if isinstance(n, cst.Subscript) and mask_of(n, place) is None
-        for element in n.slice
+        source
+        for n in subscripts
+        for index in _indices(n)
+        if index is not mask_of(n, place)
+        for source in sources(index, place)
     )
     if any(mask_of(n, place) for e in looked_up for n in nodes.walk(e) if _is_subscript(n)):
         return True  # by indices that are none elsewhere
@@ -136,7 +142,12 @@ def _without_counting(
     base, shown = place.short(target.value, 24), place.short(mask, 32)
     rows = " (with `mask[:, None]` if the mask selects rows)"
     single = place.kind(value).what == "scalar" or place.kind(value).ndim == 0
-    picked = isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask)
+    # `x[mask] = y[mask, column]` takes one of each row, so the numbers of indices have to be the same.
+    picked = (
+        isinstance(value, cst.Subscript)
+        and place.same(mask_of(value, place) or value, mask)
+        and len(value.slice) == len(target.slice)
+    )
     if len(target.slice) > 1:
         certainty: Certainty = "sure" if single or picked else "note"
         return certainty, (

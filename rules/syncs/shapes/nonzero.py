@@ -17,8 +17,9 @@ class Nonzero(Rule):
     ## What it does
 
     Finds `nonzero`, `argwhere` and `torch.where(condition)` of device tensors in hot code, where the indices
-    only serve to write a constant, to read one position, or are looked up more than once. Where the rows
-    themselves are wanted it is a note: the author has to decide what to do.
+    only serve to write a constant (`x[rows] = 0`) or to add one (`x[rows] -= 360`), to read one position, or
+    are looked up more than once. Where the rows themselves are wanted it is a note: the author has to decide
+    what to do.
 
     ## Why it costs
 
@@ -77,8 +78,8 @@ class Nonzero(Rule):
             return place.finding(
                 node,
                 f"`{shown}` makes the host wait for the device to count the hits, only to write a "
-                "constant there. Keep the mask: `masked_fill` or `torch.where(mask, a, b)` waits "
-                "for nothing.",
+                "constant there, or to add one. Keep the mask: `masked_fill` or `torch.where(mask, a, b)` "
+                "waits for nothing.",
                 certainty=worked_on[1],
             )
         return place.finding(
@@ -111,7 +112,8 @@ def _looked_up_again(node: cst.Call, mask: cst.BaseExpression, place: Place) -> 
 
 
 def _only_blanks(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool:
-    """Whether indices serve only to write a constant: `x[rows] = 0`, `index_fill(0, rows, 0)`."""
+    """Whether indices serve only to write a constant, or to add one: `x[rows] = 0`, `x[rows] -= 360`,
+    `index_fill(0, rows, 0)`."""
     parent = around(node, place)
     if isinstance(parent, cst.Subscript) and parent.value is not node:
         return _written_constant(parent, place)
@@ -135,12 +137,14 @@ def _written_constant(target: cst.Subscript, place: Place) -> bool:
     if isinstance(statement, cst.AssignTarget):
         statement = around(statement, place)
     indices = [place.text(element.slice) for element in target.slice]
-    return (
-        isinstance(statement, cst.Assign)
-        and len(set(indices)) == len(indices)  # `x[rows, rows]` is a diagonal, which no mask is
-        and all(t.target is target for t in statement.targets)
-        and place.kind(statement.value).what == "scalar"
+    if len(set(indices)) < len(indices) or not isinstance(statement, cst.Assign | cst.AugAssign):
+        return False  # `x[rows, rows]` is a diagonal, which no mask is
+    written_to = (
+        [statement.target]
+        if isinstance(statement, cst.AugAssign)
+        else [t.target for t in statement.targets]
     )
+    return all(t is target for t in written_to) and place.kind(statement.value).what == "scalar"
 
 
 def _position_is_read(call: cst.Call, place: Place) -> bool:
