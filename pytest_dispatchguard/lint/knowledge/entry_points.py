@@ -187,7 +187,7 @@ REWORKS_A_MODEL = re.compile(
     r"quanti[sz]|calibrat|prun(?:e|ing)|sparsif|gptq|(?<![a-z])awq|loftq|smooth_?quant|"
     r"(?:^|[_.:])(?:convert|compile|compiler|export|replace|init|initiali[sz]e|merge|compress|tune|"
     r"autotune|benchmark|profile|warm_?up|sanity|lr_find|find_lr|find_batch_size|dry_run|summari[sz]e)(?:_|$|\.py)"
-    r"|_load(?:$|\.py)",
+    r"|_load(?:$|\.py)|(?:^|[_.:])load_(?:\w+_)?models?(?:_|$)|(?:^|[_.:])(?:pre)?download_",
     re.IGNORECASE,
 )
 """Names of functions, classes and files that run a model a few times, to make another one of it or to learn
