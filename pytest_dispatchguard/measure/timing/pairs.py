@@ -32,11 +32,14 @@ _WORKERS_APART, _WORKERS_KNOWN = 0.003, 60
 """The standard deviation that pairs of workers have among each other, however often they are forked, and how
 many pairs that counts for. The same code was seen 0.2% apart, and releases that differ a little no more than
 0.3%: two answers to one question about them are 0.23% apart, forks of workers included."""
-_OF_CHANGE = 0.04
-"""The standard deviation of answers given at different times, as a part of what only the dearer revision does
-(58% of a call that came to take 42% of what it took). How dear that part is depends on how the machine does
-meanwhile, for minutes, so more pairs do not average it: answers of some 45 pairs each about a release that
-cut calls to 20 to 43% were 0.7 to 1.7% apart within ten minutes, and 4% apart after ten minutes more."""
+_APART_OF_CHANGE = 0.02
+"""The same as `_APART`, in addition, as a part of what only the dearer revision does (58% of a call that came
+to take 42% of what it took)."""
+_OF_CHANGE = 0.008
+"""The standard deviation of answers given at different times, as a part of the same. How dear that is depends
+on how the machine does meanwhile, for minutes, so more pairs do not average it. By the fastest blocks, four
+answers about a release that cut calls to 20 to 47%, within six minutes, were 0.3% apart; by the median of all
+they were 0.7 to 1.7% apart, and 4% after ten minutes more."""
 _FAR = 2.5
 """So many standard deviations from the median a pair counts at most: one in a hundred was in a slow state, 10
 to 27% off, as the interpreter had specialized its code in another way."""
@@ -95,8 +98,8 @@ def _half_width(
     """What pairs differ by is assumed, as is what their blocks leave open, and what is seen of it counts more
     with every pair."""
     count = len(logs)
-    at_times = _OF_CHANGE * -math.expm1(-abs(centre))
-    apart = math.hypot(_APART, at_times)
+    of_one = -math.expm1(-abs(centre))
+    apart = math.hypot(_APART, _APART_OF_CHANGE * of_one)
     blocks = math.fsum(((one.high - one.low) / 2) ** 2 for one in logs) / count
     seen = math.fsum((one.value - centre) ** 2 for one in logs)
     freedom = _KNOWN + count - 1
@@ -106,7 +109,9 @@ def _half_width(
     pairs = t_quantile(1 - spent, freedom) * sd / math.sqrt(count)
     # What is due to the workers, and to the time, is the same at all looks.
     common = _WORKERS_APART / math.sqrt(workers)
-    return math.hypot(pairs, t_quantile(1 - error, _WORKERS_KNOWN) * math.hypot(common, at_times))
+    return math.hypot(
+        pairs, t_quantile(1 - error, _WORKERS_KNOWN) * math.hypot(common, _OF_CHANGE * of_one)
+    )
 
 
 def inverse(change: Interval) -> Interval:
