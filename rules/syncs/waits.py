@@ -388,11 +388,16 @@ def waits_inside(node: cst.BaseExpression, place: Place) -> bool:
             return False
 
 
+def indices(node: cst.Subscript) -> list[cst.BaseExpression]:
+    """What a subscript takes, without slices."""
+    return [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
+
+
 def _indexed_by_number(node: cst.Subscript, place: Place) -> bool:
     """Whether a tensor is indexed by a device tensor of no dimension, whose number has to be read for it."""
     if not place.is_tensor(node.value):
         return False
-    kinds = [place.kind(e.slice.value) for e in node.slice if isinstance(e.slice, cst.Index)]
+    kinds = [place.kind(index) for index in indices(node)]
     return any(k.on_device and k.ndim == 0 and k.dtype != "bool" for k in kinds)
 
 

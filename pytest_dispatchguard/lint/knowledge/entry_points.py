@@ -190,8 +190,8 @@ REWORKS_A_MODEL = re.compile(
     r"|_load(?:$|\.py)|(?:^|[_.:])load_(?:\w+_)?models?(?:_|$)|(?:^|[_.:])(?:pre)?download_",
     re.IGNORECASE,
 )
-"""Names of functions, classes and files that run a model a few times, to make another one of it or to learn
-something about it."""
+"""Names of functions, classes and files that load a model, or run it a few times, to make another one of it
+or to learn something about it."""
 STEPS = re.compile(
     r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction|inference|infer|"
     r"decode|decoding|generation|sampling|denoise|denoising|rollout|draft|verify)_"

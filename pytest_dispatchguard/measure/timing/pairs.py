@@ -37,9 +37,9 @@ _APART_OF_CHANGE = 0.02
 to take 42% of what it took)."""
 _OF_CHANGE = 0.008
 """The standard deviation of answers given at different times, as a part of the same. How dear that is depends
-on how the machine does meanwhile, for minutes, so more pairs do not average it. By the fastest blocks, four
-answers about a release that cut calls to 20 to 47%, within six minutes, were 0.3% apart; by the median of all
-they were 0.7 to 1.7% apart, and 4% after ten minutes more."""
+on how the machine does meanwhile, for minutes, so more pairs do not average it. Six answers about a release
+that cut five calls to 20 to 47%, within 35 minutes, were 0.75% of that part apart, by the fastest blocks; by
+the median of all blocks it was 4%."""
 _FAR = 2.5
 """So many standard deviations from the median a pair counts at most: one in a hundred was in a slow state, 10
 to 27% off, as the interpreter had specialized its code in another way."""

@@ -21,7 +21,7 @@ from pytest_dispatchguard import (
 
 from ...syntax import is_word, names_in, target_names
 from ..lightning import is_shown, logged
-from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, mask_of, works_on_host
+from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, indices, mask_of, works_on_host
 from .roles import reported
 
 _READERS = frozenset(
@@ -496,7 +496,7 @@ class IndexByList(Rule):
     def _fix(self, node: cst.Subscript, index: cst.List, place: Place) -> Fix | None:
         """`x[..., i, None]` for `x[..., [i]]`, where all other indices are slices and numbers."""
         number = index.elements[0].value
-        others = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
+        others = indices(node)
         plain = all(
             o is index or isinstance(o, cst.Ellipsis) or place.kind(o).what == "scalar"
             for o in others

@@ -9,7 +9,7 @@ import libcst as cst
 from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes, weaker
 
 from ..data_flow import sources, undefined_elsewhere
-from ..waits import RANDOM, is_mask_by_name, mask_of, works_on_host
+from ..waits import RANDOM, indices, is_mask_by_name, mask_of, works_on_host
 from .mask_fixes import selecting
 
 
@@ -100,11 +100,6 @@ def _selected_by(mask: cst.BaseExpression, value: cst.BaseExpression, place: Pla
     return ""
 
 
-def _indices(node: cst.Subscript) -> list[cst.BaseExpression]:
-    """Those that are no slices."""
-    return [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
-
-
 def _is_subscript(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
     return isinstance(node, cst.Subscript)
 
@@ -118,7 +113,7 @@ def _unsafe_for_all(value: cst.BaseExpression, place: Place) -> bool:
     looked_up = (
         source
         for n in subscripts
-        for index in _indices(n)
+        for index in indices(n)
         if index is not mask_of(n, place)
         for source in sources(index, place)
     )

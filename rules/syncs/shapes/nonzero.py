@@ -137,14 +137,16 @@ def _written_constant(target: cst.Subscript, place: Place) -> bool:
     if isinstance(statement, cst.AssignTarget):
         statement = around(statement, place)
     indices = [place.text(element.slice) for element in target.slice]
-    if len(set(indices)) < len(indices) or not isinstance(statement, cst.Assign | cst.AugAssign):
+    if len(set(indices)) < len(indices):
         return False  # `x[rows, rows]` is a diagonal, which no mask is
-    written_to = (
-        [statement.target]
-        if isinstance(statement, cst.AugAssign)
-        else [t.target for t in statement.targets]
-    )
-    return all(t is target for t in written_to) and place.kind(statement.value).what == "scalar"
+    if isinstance(statement, cst.Assign):
+        fits = all(t.target is target for t in statement.targets)
+    elif isinstance(statement, cst.AugAssign):
+        adds = isinstance(statement.operator, cst.AddAssign | cst.SubtractAssign)
+        fits = adds and statement.target is target
+    else:
+        return False
+    return fits and place.kind(statement.value).what == "scalar"
 
 
 def _position_is_read(call: cst.Call, place: Place) -> bool:

@@ -134,7 +134,7 @@ def test_what_code_that_differs_costs_depends_on_the_time(factor: float) -> None
     only_one = 1 - min(factor, 1 / factor)
     missed = 0
     for _ in range(1000):
-        off = math.log(factor) + chance.gauss(0, 0.005 * only_one)
+        off = math.log(factor) + chance.gauss(0, 0.0075 * only_one)
         told = over_pairs(
             [
                 around(math.exp(off + chance.gauss(0, 0.005 + 0.02 * only_one)))
