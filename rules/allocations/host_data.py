@@ -185,10 +185,15 @@ class HostDataToDevice(Rule):
         )
 
     def _of_anything(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
-        """Whether `torch.tensor` is given what nothing is known of: as a tensor it would be `clone()`. What
-        is converted only where it is no tensor is for callers to avoid."""
+        """Whether `torch.tensor` is given what nothing is known of, or a sequence of such: as a tensor it
+        would be `clone()`. What is converted only where it is no tensor is for callers to avoid."""
         plain = isinstance(data, cst.Name | cst.Attribute)
-        if place.name(node) != "torch.tensor" or not plain or place.kind(data).what != "unknown":
+        if place.name(node) != "torch.tensor" or not plain:
+            return False
+        kind = place.kind(data)
+        listed = kind.what == "nested" and kind.cls != "dict" and not kind.is_empty
+        listed = listed and _may_be_numbers(kind.element)
+        if kind.what != "unknown" and not listed:
             return False
         root = place.dotted(data).partition(".")[0]
         converts = any(

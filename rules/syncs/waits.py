@@ -449,13 +449,45 @@ def _may_hold_indices(index: cst.BaseExpression, place: Place) -> bool:
 
 
 def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
-    """Whether an index of unknown type is a mask by its name or by its `~`: nobody indexes by an
-    inverted number."""
+    """Whether an index of unknown type is a mask by its name, by its `~`, or by what else the function does
+    with it: nobody indexes by an inverted number."""
     held = place.value_of(index) if isinstance(index, cst.Name) else None
-    for one in (index, held):
-        if isinstance(one, cst.UnaryOperation) and isinstance(one.operator, cst.BitInvert):
+    if any(_inverted(one) is not None for one in (index, held) if one is not None):
+        return True
+    if isinstance(index, cst.Name):
+        key = ("used as masks", id(place.function))
+        if index.value in place.once(key, lambda: frozenset(_used_as_masks(place))):
             return True
     return _MASK.search(place.dotted(index)) is not None
+
+
+def _inverted(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """What `~x` inverts."""
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
+        return node.expression
+    return None
+
+
+_CHOOSING = {"torch.where": 3, "masked_fill": 2, "masked_fill_": 2}
+"""Calls whose first argument is a mask, where there are so many."""
+
+
+def _used_as_masks(place: Place) -> Iterator[str]:
+    """Names that only masks are used as in a function: inverted as an index, or what `torch.where` and
+    `masked_fill` choose by."""
+    for node in nodes.walk(place.function):
+        chosen: cst.BaseExpression | None = None
+        if isinstance(node, cst.Index):
+            chosen = _inverted(node.value)
+        elif isinstance(node, cst.Call) and node.args and not node.args[0].star:
+            called = (
+                "torch.where" if place.dotted(node.func) == "torch.where" else called_name(node)
+            )
+            if _CHOOSING.get(called) == len(node.args):
+                chosen = node.args[0].value
+                chosen = _inverted(chosen) or chosen
+        if isinstance(chosen, cst.Name):
+            yield chosen.value
 
 
 def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:

@@ -66,7 +66,7 @@ TORCH_OPS = frozenset(
     adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d interpolate
     upsample grid_sample affine_grid pixel_shuffle pixel_unshuffle pad unfold fold one_hot
     cosine_similarity pairwise_distance pdist softmin relu6 mean prod min max all any stft istft
-    multi_margin_loss triplet_margin_loss""".split()
+    multi_margin_loss triplet_margin_loss where argwhere cdist logcumsumexp""".split()
 )
 """Functions of torch and torch.nn.functional whose first argument has to be a tensor."""
 
