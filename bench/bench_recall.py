@@ -1,6 +1,6 @@
 """How much of what maintainers removed because it cost host time does the linter tell, and what beside it?
 
-    python bench/bench_recall.py MIRRORS [--command DISPATCHGUARD] [--set given|own] [--repo NAME]
+    python bench/bench_recall.py MIRRORS [--command DISPATCHGUARD] [--set given|own|unseen] [--repo NAME]
 
 MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, for each repository of
 `bench/recall/*.json`. These hold labels of lines of real commits, and no code:
@@ -10,14 +10,16 @@ MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, fo
 - `negative`: a line nearby in `parent` that looks alike and is fine.
 - `fixed`: a line of `commit` that replaced a positive one.
 
-`given.json` is what others labelled, `own.json` what we did; `left_out.json` names cases whose label is
+`given.json` is what others labelled, `own.json` what we did, `unseen.json` what was labelled by readers who
+knew no rule, once all rules were there: what is told of it "before" is told of commits that nobody looked at.
+It is scored where `--set` asks for it, and has results of its own. `left_out.json` names cases whose label is
 wrong, with the reason; `reasons.json` says why a positive line is not told.
 
 Each revision is laid out as a git work tree, and linted. A positive counts where something is told
 anywhere in the statement that holds its line. A negative or fixed line counts where a finding, or a note,
 stands on it.
 
-Written to bench/results/recall.json and recall.md.
+Written to bench/results/recall.json and recall.md, or recall-unseen.json and recall-unseen.md.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ HERE = Path(__file__).resolve().parent
 LABELS = HERE / "recall"
 RESULTS = HERE / "results" / "recall.json"
 SETS = ("given", "own")
+UNSEEN = "unseen"
 LEVELS = ("sure", "note", "maybe", "silent, hot", "silent, not hot")
 _KINDS = (("*.py", "*.toml", "*.cfg"), ("*.py", "*.toml"), ("*.py", "*.cfg"), ("*.py",))
 
@@ -247,7 +250,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("mirrors", type=Path)
     parser.add_argument("--command", default=str(Path(sys.executable).with_name("dispatchguard")))
-    parser.add_argument("--set", choices=SETS, action="append", dest="sets")
+    parser.add_argument("--set", choices=(*SETS, UNSEEN), action="append", dest="sets")
     parser.add_argument("--repo", default="", help="only repositories whose name holds this")
     parser.add_argument("--out", type=Path, help="all rows, as JSON, in place of the results")
     asked = parser.parse_args()
@@ -265,15 +268,19 @@ def main() -> None:
         print(f"{name}\n\n{by_class(rows)}")
     if asked.out is not None:
         asked.out.write_text(json.dumps(found, indent=1))
-    elif not asked.repo and not asked.sets:
-        write(found, reasons, left_out)
+    elif not asked.repo and asked.sets in (None, [UNSEEN]):
+        path = RESULTS.with_name("recall-unseen.json") if asked.sets else RESULTS
+        write(found, reasons, left_out, path)
 
 
-def write(found: dict[str, list[Row]], reasons: dict[str, str], left_out: dict[str, str]) -> None:
+def write(
+    found: dict[str, list[Row]], reasons: dict[str, str], left_out: dict[str, str], path: Path
+) -> None:
     """The results, for programs and for people."""
     before = json.loads((LABELS / "before.json").read_text())
+    before = {name: one for name, one in before.items() if name in found}
     result = {"sets": {name: figures(rows) for name, rows in found.items()}, "before": before}
-    RESULTS.write_text(json.dumps(result | {"rows": found}, indent=1) + "\n")
+    path.write_text(json.dumps(result | {"rows": found}, indent=1) + "\n")
     parts = ["# What maintainers removed, and what is told of it\n", table(found)]
     parts.append("Before this work, on the same lines:\n")
     for name, one in before.items():
@@ -288,7 +295,7 @@ def write(found: dict[str, list[Row]], reasons: dict[str, str], left_out: dict[s
     if left_out:
         parts.append("## Left out\n")
         parts.append("".join(f"- `{case}`: {why}\n" for case, why in sorted(left_out.items())))
-    RESULTS.with_suffix(".md").write_text("\n".join(parts))
+    path.with_suffix(".md").write_text("\n".join(parts))
 
 
 if __name__ == "__main__":

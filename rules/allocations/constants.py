@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
@@ -145,6 +147,23 @@ def _stays_on_host(node: cst.Call, place: Place) -> bool | None:
     return (beside and not made_there) or None
 
 
+_SCHEDULES = re.compile(
+    r"(?:^|[._])scheduler(?:_\w+)?\.(?:alphas|alphas_cumprod|betas|sigmas|timesteps)"
+)
+"""Tables of schedulers, by the names that diffusers gives them."""
+
+
+def _of_a_schedule(receiver: cst.BaseExpression, place: Place) -> bool:
+    """Whether what is moved is a table of a noise scheduler, by its name, in a function that does not have
+    it made on the device."""
+    written = place.dotted(receiver)
+    return (
+        _SCHEDULES.search(written) is not None
+        and place.kind(receiver).what == "unknown"
+        and not next(place.calls("set_timesteps"), None)
+    )
+
+
 class ConstantMovedPerCall(Rule):
     """A constant tensor that lives on the CPU is moved to the device on every call.
 
@@ -152,7 +171,8 @@ class ConstantMovedPerCall(Rule):
 
     Finds `self.table.to(x.device)` where `self.table` is a plain attribute that was built on the CPU, no
     buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at module level. What an object
-    holds that the object holds (`self.space.low.to(x.device)`) is a note: its device is not known.
+    holds that the object holds (`self.space.low.to(x.device)`) is a note: its device is not known. So is a
+    table of a noise scheduler (`noise_scheduler.sigmas.to(device)`).
 
     ## Why it costs
 
@@ -203,6 +223,14 @@ class ConstantMovedPerCall(Rule):
                 node,
                 f"`{place.text(node)}` moves an attribute of a plain object on every call: if it is "
                 "on the CPU, each call copies it, and the host waits. Keep one copy per device",
+                certainty="note",
+            )
+        if _of_a_schedule(receiver, place):
+            return place.finding(
+                node,
+                f"`{place.text(node)}` moves a table of the schedule on every call: schedulers of diffusers "
+                "keep their tables on the CPU, so each call copies it, and the host waits. Keep one copy per "
+                "device",
                 certainty="note",
             )
         owner, _, last = place.dotted(receiver).rpartition(".")

@@ -8,20 +8,22 @@ from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, ShapeProduct
 
 from ..syncs.waits import only_torch
 
+_OF_NUMBERS = frozenset({"torch.tensor", "torch.as_tensor", "torch.Tensor"})
+
 
 class SizeByProduct(Rule):
     """The number of elements of a tensor is multiplied from its shape on every call.
 
     ## What it does
 
-    Flags `math.prod(x.shape)`, `np.prod(x.size())` and `np.prod` of a part of a shape, in code that runs per
-    call.
+    Flags `math.prod(x.shape)`, `np.prod(x.size())`, and `np.prod` or `torch.prod(torch.tensor(…))` of a part
+    of a shape, in code that runs per call.
 
     ## Why it costs
 
     The shape becomes a tuple of Python numbers that are multiplied one by one; `np.prod` makes an array of it
-    first, several microseconds. The tensor knows its number of elements: `x.numel()` takes a twentieth of a
-    microsecond.
+    first, and `torch.prod` a tensor, several microseconds. The tensor knows its number of elements:
+    `x.numel()` takes a twentieth of a microsecond.
 
     ## Example
 
@@ -56,9 +58,11 @@ class SizeByProduct(Rule):
         if not place.per_call or len(node.args) != 1 or node.args[0].star:
             return None
         numpy = place.name(node) == "numpy.prod"
+        shape = node.args[0].value
+        if place.is_torch(node, "prod"):
+            return self._by_a_tensor(node, shape, place)
         if not numpy and not self._multiplies(node, place):
             return None
-        shape = node.args[0].value
         tensor = _shape_of(shape, place)
         if tensor is not None:
             return place.finding(
@@ -80,6 +84,27 @@ class SizeByProduct(Rule):
             f"`{place.text(node)}` makes an array of a few sizes on every call, which takes "
             "microseconds on the host; use `math.prod`",
             fix=self._fix(node, written, numpy, place) if written else None,
+        )
+
+    def _by_a_tensor(
+        self, node: cst.Call, made: cst.BaseExpression, place: Place
+    ) -> Finding | None:
+        """A product of a tensor that is made of sizes for it."""
+        if not isinstance(made, cst.Call) or place.name(made) not in _OF_NUMBERS or not made.args:
+            return None
+        shape = made.args[0].value
+        whole = shape.value if isinstance(shape, cst.Subscript) else shape
+        tensor = _shape_of(whole, place)
+        if tensor is None or len(made.args) > 1:
+            return None
+        instead = (
+            f"{place.text(tensor)}.numel()" if whole is shape else f"math.prod({place.text(shape)})"
+        )
+        return place.finding(
+            node,
+            f"`{place.text(node)}` makes a tensor of a few sizes on every call to multiply them, which takes "
+            f"microseconds on the host; use `{instead}`, a Python number",
+            certainty="sure" if place.is_tensor(tensor) else "note",
         )
 
     def _multiplies(self, node: cst.Call, place: Place) -> bool:

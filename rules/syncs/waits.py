@@ -291,7 +291,7 @@ def tensor_certainty(
             return "maybe"
         if certainty == "maybe" and only_torch(place):
             return "note" if strict else _among_tensors(node)
-        return certainty
+        return "note" if certainty == "maybe" and _reads_in_a_module(place) else certainty
     if kind.cls or "torch" not in place.imports:
         return None
     if strict:
@@ -303,7 +303,13 @@ def tensor_certainty(
         return "sure"
     if only_torch(place):
         return _among_tensors(node)
-    return "note" if _FIGURE.search(place.dotted(node)) else "maybe"
+    figure = _FIGURE.search(place.dotted(node)) or _reads_in_a_module(place)
+    return "note" if figure else "maybe"
+
+
+def _reads_in_a_module(place: Place) -> bool:
+    """Whether what is read is read by a module, which works with tensors where a file knows other arrays."""
+    return place.in_module and not works_on_host(place)
 
 
 def _listed_as_tensor(node: cst.BaseExpression, place: Place) -> bool:

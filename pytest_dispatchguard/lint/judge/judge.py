@@ -22,6 +22,7 @@ from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.judge.place import Place
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
+from pytest_dispatchguard.lint.knowledge.entry_points import TRAINS
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline
 from pytest_dispatchguard.lint.syntax.nesting import too_deep
 from pytest_dispatchguard.lint.syntax.positions import Position, positions
@@ -44,7 +45,7 @@ _COMPILES = re.compile(
     r"torch\.compile|(?:\w+\.)*_?(?:torch|maybe|try|optional|conditional|lazy)_compiled?"
     r"(?:_\w+)?|(?:\w+\.)*_?compile_(?:if|when|with|maybe)\w*"
 )
-_STEPS = frozenset({"backward", "step", "training_step", "train_step"})
+_STEPS = frozenset({"backward", "step"})
 
 
 @dataclass(slots=True)
@@ -356,7 +357,7 @@ def _hot_loops(events: Sequence[Seen]) -> set[int]:
     for seen in events:
         if (
             seen.event == "call"
-            and seen.name in _STEPS
+            and (seen.name in _STEPS or ("train" in seen.name and TRAINS.fullmatch(seen.name)))
             and not (trains and _of_schedule(seen.node))
         ):
             loops = [id(n) for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]

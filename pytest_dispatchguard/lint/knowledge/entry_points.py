@@ -205,3 +205,7 @@ STEPS = re.compile(
     r"_?compute_(?:values|rewards?|advantages?)|_?on_(?:train_)?batch_end|_?on_after_backward"
 )
 """Names that trainers of all libraries give to what they do in every step."""
+TRAINS = re.compile(
+    r"_?(?:\w+_)?train(?:ing)?_(?:step|batch|minibatch|micro_?batch|one_batch|one_step)"
+)
+"""Names of what a loop does that trains: calls of them in a loop say that it runs once per step."""

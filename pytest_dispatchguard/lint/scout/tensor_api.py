@@ -7,7 +7,7 @@ import re
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.knowledge.entry_points import STEPS
+from pytest_dispatchguard.lint.knowledge.entry_points import STEPS, TRAINS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
 from pytest_dispatchguard.lint.scout.tensor_guesses import said_to_be_tensors
@@ -289,11 +289,20 @@ def _goes_through_an_environment(walk: Walk, reading: Reading) -> bool:
     return any(found in stepped for found in _ENVIRONMENT.findall(written))
 
 
+def _takes_training_steps(reading: Reading) -> bool:
+    """Whether a loop calls what is named like a step of a training."""
+    return any(
+        call.loop and how == "call" and TRAINS.fullmatch(name.rpartition(".")[2])
+        for (name, how), call in reading.calls.items()
+        if reading.rounds.get((name, how))
+    )
+
+
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     """Whether a loop calls what is surely a module: the function asks it for its parameters, sets it to
     evaluate, says that it is one, calls it one, or calls its `forward`. So does one that goes through an
-    environment."""
-    if _goes_through_an_environment(walk, reading):
+    environment, and one that takes steps of a training, by their names."""
+    if _goes_through_an_environment(walk, reading) or _takes_training_steps(reading):
         return True
     modules = {
         name.rpartition(".")[0]

@@ -19,7 +19,8 @@ class MaskWrite(Rule):
     ## What it does
 
     Finds `x[mask] = tensor` and `x[mask] += …` with masks on a device. Writing a Python number
-    (`x[mask] = 0`) becomes `masked_fill_`, which waits for nothing, and is not flagged.
+    (`x[mask] = 0`) becomes `masked_fill_`, which waits for nothing, and is not flagged, unless a tensor or a
+    list is an index beside the mask (`x[mask, columns] = 0`).
 
     ## Why it costs
 
@@ -67,7 +68,9 @@ class MaskWrite(Rule):
             mask = mask_of(target, place)
             if mask is None:
                 continue
-            if isinstance(node, cst.Assign) and not _tensor_value(node.value, place):
+            if isinstance(node, cst.Assign) and not (
+                _tensor_value(node.value, place) or _takes_more(target, mask, place)
+            ):
                 continue
             operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
             certainty, how = _without_counting(target, mask, node.value, operator, place)
@@ -180,3 +183,13 @@ def _tensor_value(value: cst.BaseExpression, place: Place) -> bool:
     """Whether what is written is a tensor, and no single CPU number, which would be filled in."""
     kind = place.kind(value)
     return kind.is_tensor and not (kind.host and kind.ndim == 0)
+
+
+def _takes_more(target: cst.Subscript, mask: cst.BaseExpression, place: Place) -> bool:
+    """Whether a tensor or a list is an index beside the mask, which then has to become indices, too."""
+    for index in indices(target):
+        kind = place.kind(index)
+        listed = kind.what == "nested" and kind.cls != "dict" and kind.sure
+        if index is not mask and (listed or (kind.is_tensor and kind.ndim != 0)):
+            return True
+    return False
