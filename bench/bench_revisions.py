@@ -34,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -490,7 +491,6 @@ def measure(
                 if not peer.name.startswith(tuple(options.peers)):
                     continue
                 peer_verdicts(peer, condition, options.peer_runs, results, rng)
-                results.write()
 
 
 def write_project(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None:
@@ -632,32 +632,33 @@ def peer_verdicts(
     peer: Peer, condition: str, runs: int, results: Results, rng: random.Random
 ) -> None:
     """A peer on the same pairs: each saved run of the old revision held against each of the new one."""
-    names = [f"{kind}~{case}~0" for case in (SAME, *SLOWER) for kind in KINDS]
-    old: list[Mapping[str, Any]] = []
-    new: list[Mapping[str, Any]] = []
-    quick = [f"{kind}~{SAME}~0" for kind in KINDS]
     if peer.name == "pyperf":
         runs = max(1, runs // 2)
-    for number in range(runs):
-        sides = [(old, quick), (new, names)]
-        rng.shuffle(sides)
-        for kept, asked in sides:
-            kept.append(peer.run(asked))
-        say(f"{condition}: {peer.name}, {number + 1} of {runs} runs of each side")
-    for case in (SAME, *SLOWER):
-        tally = results.of(peer.name, condition, case)
-        limit = 1.01 if case == SAME else SLOWER[case][1]
-        for before in old:
-            for after in new:
-                for kind in KINDS:
-                    one, other = before[f"{kind}~{SAME}~0"], after[f"{kind}~{case}~0"]
-                    verdict, change = peer.compare(one, other, limit)
-                    tally.verdicts[verdict] = tally.verdicts.get(verdict, 0) + 1
-                    tally.seconds.append(round(one["seconds"] + other["seconds"], 2))
-                    if change is not None:
-                        tally.kinds.append(kind)
-                        tally.changes.append(round(change, 5))
-                        tally.widths.append(0.0)
+    # pyperf takes a minute or more for each name, and each in processes of its own.
+    for kinds in [[kind] for kind in KINDS] if peer.name == "pyperf" else [KINDS]:
+        names = [f"{kind}~{case}~0" for case in (SAME, *SLOWER) for kind in kinds]
+        quick = [f"{kind}~{SAME}~0" for kind in kinds]
+        old: list[Mapping[str, Any]] = []
+        new: list[Mapping[str, Any]] = []
+        for number in range(runs):
+            sides = [(old, quick), (new, names)]
+            rng.shuffle(sides)
+            for kept, asked in sides:
+                kept.append(peer.run(asked))
+            say(f"{condition}: {peer.name}, {number + 1} of {runs} runs of {', '.join(kinds)}")
+        for case in (SAME, *SLOWER):
+            tally = results.of(peer.name, condition, case)
+            limit = 1.01 if case == SAME else SLOWER[case][1]
+            for before, after, kind in product(old, new, kinds):
+                one, other = before[f"{kind}~{SAME}~0"], after[f"{kind}~{case}~0"]
+                verdict, change = peer.compare(one, other, limit)
+                tally.verdicts[verdict] = tally.verdicts.get(verdict, 0) + 1
+                tally.seconds.append(round(one["seconds"] + other["seconds"], 2))
+                if change is not None:
+                    tally.kinds.append(kind)
+                    tally.changes.append(round(change, 5))
+                    tally.widths.append(0.0)
+        results.write()
 
 
 def gpu_name() -> dict[str, str]:
