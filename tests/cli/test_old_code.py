@@ -67,9 +67,8 @@ def test_only_what_was_looked_at_can_be_stale(project: Path, run: Run) -> None:
 def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Run) -> None:
     root = write(
         {
-            "a.py": "import numpy\n"
-            + HEAD.replace("x: torch.Tensor", "x, o")
-            + "        return o.values().item()\n"
+            "a.py": "import numpy\nimport torch\n\ndef f(x, o):  # dispatchguard: hot\n"
+            "    return o.values().item()\n"
         }
     )
     run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
@@ -81,11 +80,11 @@ def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Ru
 
 
 def test_accepted_maybes_stay_accepted_when_they_are_not_shown(write: Write, run: Run) -> None:
-    head = "import numpy\n" + HEAD.replace("x: torch.Tensor", "x, o")
-    root = write({"a.py": head + "        return o.values().item()\n"})
+    head = "import numpy\nimport torch\n\ndef f(x, o):  # dispatchguard: hot\n"
+    root = write({"a.py": head + "    return o.values().item()\n"})
     run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
     before = (root / "b.json").read_text()
-    write({"b.py": head.replace("M(", "N(") + "        return o.keys().item()\n"})
+    write({"b.py": head.replace("f(", "g(") + "    return o.keys().item()\n"})
     run("check", "--baseline", "b.json", "--write-baseline")
     assert (root / "b.json").read_text() == before
     write({"a.py": "x = 1\n"})
