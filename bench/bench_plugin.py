@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lint import BenchError, machine, version_of
+from timing_peers import plain_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "plugin.json"
@@ -246,11 +247,6 @@ def pytest_run(
             f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-800:]}"
         )
     return seconds, processor, done.stdout
-
-
-def plain_environment() -> dict[str, str]:
-    """The variables of this process, but those that change what Python does."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
 
 
 def processor_seconds() -> float:

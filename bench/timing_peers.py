@@ -152,10 +152,14 @@ def peer_python(home: Path, versions: MutableMapping[str, Any]) -> Path:
     return python
 
 
+def plain_environment() -> dict[str, str]:
+    """The variables of this process, but those that change what Python does."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+
+
 def _peer_environment(**more: str) -> dict[str, str]:
     """Of the peers: nothing of this project's."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    return {**kept, "OMP_NUM_THREADS": "1", **more}
+    return {**plain_environment(), "OMP_NUM_THREADS": "1", **more}
 
 
 def _grown(

@@ -191,9 +191,10 @@ class HostDataToDevice(Rule):
         if place.name(node) != "torch.tensor" or not plain:
             return False
         kind = place.kind(data)
-        listed = kind.what == "nested" and kind.cls != "dict" and not kind.is_empty
-        listed = listed and _may_be_numbers(kind.element)
-        if kind.what != "unknown" and not listed:
+        if kind.what == "nested":
+            if kind.cls == "dict" or kind.is_empty or not _may_be_numbers(kind.element):
+                return False
+        elif kind.what != "unknown":
             return False
         root = place.dotted(data).partition(".")[0]
         converts = any(

@@ -6,9 +6,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, ShapeProduct
 
+from ..allocations.data import FROM_DATA
 from ..syncs.waits import only_torch
-
-_OF_NUMBERS = frozenset({"torch.tensor", "torch.as_tensor", "torch.Tensor"})
 
 
 class SizeByProduct(Rule):
@@ -90,7 +89,7 @@ class SizeByProduct(Rule):
         self, node: cst.Call, made: cst.BaseExpression, place: Place
     ) -> Finding | None:
         """A product of a tensor that is made of sizes for it."""
-        if not isinstance(made, cst.Call) or place.name(made) not in _OF_NUMBERS or not made.args:
+        if not isinstance(made, cst.Call) or place.name(made) not in FROM_DATA or not made.args:
             return None
         shape = made.args[0].value
         whole = shape.value if isinstance(shape, cst.Subscript) else shape
