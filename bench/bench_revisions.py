@@ -484,13 +484,13 @@ def measure(
     if options.no_peers:
         return
     python = peer_python(options.venvs or scratch / "venvs", results.about)
-    for condition in options.conditions:  # of all kinds, on the CPU
+    for condition in options.conditions:  # on the CPU
         write_project(folder, results.checks[condition])
         with busy_core(wanted=condition == "busy"):
             for peer in peers(python, folder, "test_peers.py"):
                 if not peer.name.startswith(tuple(options.peers)):
                     continue
-                peer_verdicts(peer, condition, options.peer_runs, results, rng)
+                peer_verdicts(peer, condition, options, results, rng)
 
 
 def write_project(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None:
@@ -629,13 +629,17 @@ def one_run(
 
 
 def peer_verdicts(
-    peer: Peer, condition: str, runs: int, results: Results, rng: random.Random
+    peer: Peer,
+    condition: str,
+    options: argparse.Namespace,
+    results: Results,
+    rng: random.Random,
 ) -> None:
     """A peer on the same pairs: each saved run of the old revision held against each of the new one."""
-    if peer.name == "pyperf":
-        runs = max(1, runs // 2)
-    # pyperf takes a minute or more for each name, and each in processes of its own.
-    for kinds in [[kind] for kind in KINDS] if peer.name == "pyperf" else [KINDS]:
+    runs, at_once = options.peer_runs, [options.kinds]
+    if peer.name == "pyperf":  # takes a minute or more for each name, and each in processes of its own
+        runs, at_once = max(1, runs // 2), [[kind] for kind in options.kinds]
+    for kinds in at_once:
         names = [f"{kind}~{case}~0" for case in (SAME, *SLOWER) for kind in kinds]
         quick = [f"{kind}~{SAME}~0" for kind in kinds]
         old: list[Mapping[str, Any]] = []
