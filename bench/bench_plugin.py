@@ -4,7 +4,8 @@
 
 A run of pytest over one trivial test, in an environment that has this package and in one that has pytest
 alone, by turns on one core, and the difference of the two that follow one another: by the clock, which is
-what people wait for, and in processor time. Beside them, as a narrower figure for the plugin's own part:
+what people wait for, and in processor time; with `--pythons` by the clock with other versions of Python, too.
+Beside them, as a narrower figure for the plugin's own part:
 children forked from a process that has imported all that pytest itself needs, with the plugin and with
 `-p no:dispatchguard`. Then fifty tests with budgets on torch operations, by times and counters and by
 counters alone: whole processes, torch's import included. The table goes to stdout, the numbers with the
@@ -25,7 +26,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -127,12 +127,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--pairs", type=int, default=100, help="of runs over a trivial test")
     parser.add_argument("--repeats", type=int, default=3, help="runs of the fifty budgets")
+    parser.add_argument(
+        "--pythons",
+        nargs="+",
+        default=[],
+        help="other interpreters for the runs over a trivial test",
+    )
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     load = os.getloadavg()[0]
     try:
         with tempfile.TemporaryDirectory(prefix="bench-plugin-") as scratch:
             unused = added(Path(scratch), options.pairs)
+            unused["pythons"] = {
+                version: found
+                for number, python in enumerate(options.pythons)
+                for version, found in [by_other(Path(scratch) / str(number), python, options.pairs)]
+            }
             fifty = budgets(Path(scratch), options.repeats)
     except BenchError as error:
         print(f"bench_plugin: {error}", file=sys.stderr)
@@ -156,17 +167,7 @@ def added(scratch: Path, pairs: int) -> dict[str, Any]:
     common = [word for name in others for word in ("-p", f"no:{name}")]
     if "dispatchguard" not in pytest_run(folder, "--trace-config", *common)[2]:
         raise BenchError("the plugin is not installed in this environment: pip install -e .")
-    pythons = environments(scratch / "environments")
-    rng = random.Random(0)
-    runs: tuple[list[tuple[float, float]], ...] = ([], [])
-    with one_core():
-        for pair in range(-2, pairs):  # the first compile what has not been
-            if pair % 20 == 0:
-                say(f"a trivial run where it is installed and where it is not, {pair} of {pairs}")
-            for side in rng.sample([0, 1], 2):
-                taken = pytest_run(folder, python=pythons[side])
-                if pair >= 0:
-                    runs[side].append((taken[0] * 1000, taken[1] * 1000))
+    runs = by_turns(folder, environments(scratch / "environments"), pairs)
     figures = {}
     for number, name in enumerate(("clock", "processor")):
         figures[name] = compared(*([taken[number] for taken in series] for series in runs))
@@ -180,7 +181,37 @@ def added(scratch: Path, pairs: int) -> dict[str, Any]:
     return {"pairs": pairs, **figures}
 
 
-def environments(home: Path) -> tuple[str, str]:
+def by_turns(
+    folder: Path, pythons: Sequence[str], pairs: int
+) -> tuple[list[tuple[float, float]], ...]:
+    """Milliseconds of runs with the plugin and of runs without, by the clock and of the processor."""
+    rng = random.Random(0)
+    runs: tuple[list[tuple[float, float]], ...] = ([], [])
+    with one_core():
+        for pair in range(-2, pairs):  # the first compile what has not been
+            if pair % 20 == 0:
+                say(f"a trivial run where it is installed and where it is not, {pair} of {pairs}")
+            for side in rng.sample([0, 1], 2):
+                taken = pytest_run(folder, python=pythons[side])
+                if pair >= 0:
+                    runs[side].append((taken[0] * 1000, taken[1] * 1000))
+    return runs
+
+
+def by_other(scratch: Path, python: str, pairs: int) -> tuple[str, dict[str, Any]]:
+    """The version of another interpreter, and what the plugin adds with it, by the clock."""
+    folder = scratch / "trivial"
+    folder.mkdir(parents=True)
+    (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n", encoding="utf-8")
+    asked = [python, "-c", "import platform; print(platform.python_version())"]
+    done = subprocess.run(asked, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise BenchError(f"{python} is no Python that runs: {done.stderr[-400:]}")
+    runs = by_turns(folder, environments(scratch / "environments", python), pairs)
+    return done.stdout.strip(), compared(*([taken[0] for taken in series] for series in runs))
+
+
+def environments(home: Path, python: str = sys.executable) -> tuple[str, str]:
     """The Pythons of an environment with this package, as people install it, and of one without."""
     source = home / "source"
     source.mkdir(parents=True)
@@ -191,7 +222,9 @@ def environments(home: Path) -> tuple[str, str]:
     pythons = []
     for name, wanted in (("with", [str(source)]), ("without", [])):
         say(f"making an environment {name} the plugin")
-        venv.create(home / name, with_pip=True, symlinks=True)
+        made = [python, "-m", "venv", str(home / name)]
+        if subprocess.run(made, check=False, env=plain_environment()).returncode != 0:
+            raise BenchError(f"{python} could not make an environment")
         pythons.append(str(home / name / "bin" / "python"))
         pip = [pythons[-1], "-m", "pip", "install", "-q", f"pytest=={version_of('pytest')}"]
         if subprocess.run([*pip, *wanted], check=False, env=plain_environment()).returncode != 0:
@@ -333,6 +366,12 @@ def table(results: dict[str, Any]) -> str:
         lines.append(
             f"a trivial run, {name}: {found['with_ms']} ms with the plugin, {found['without_ms']} ms "
             f"without; it adds {more['value']} ms ({more['low']} to {more['high']})"
+        )
+    for version, found in results["unused"]["pythons"].items():
+        more = found["added_ms"]
+        lines.append(
+            f"the same with Python {version}, clock: {found['with_ms']} ms with the plugin, "
+            f"{found['without_ms']} ms without; it adds {more['value']} ms ({more['low']} to {more['high']})"
         )
     for mode, found in results["fifty"].items():
         times = ", ".join(f"{s:.1f}" for s in found["seconds"])

@@ -44,6 +44,8 @@ HELPER_CALL = "helper-call"
 """The token of what functions hold that call helpers which read what they are given."""
 PART = "[]"
 """Behind the name of a call in `FunctionFact.hinges`: a part of what it gives."""
+UNNAMED = "?"
+"""In `CallFact.name`, what a method is called on that has no name: the result of a call, an element."""
 SOMETHING = "..."
 """The word for one that is not None, whatever it is."""
 
@@ -54,7 +56,7 @@ class CallFact:
 
     name: str
     """The callee as written, dotted: ``self.helper``, ``F.relu``, ``super().forward``,
-    ``tree.flatten``."""
+    ``tree.flatten``; ``?.update_state`` of ``made().update_state()``, where that name is a telling one."""
     line: int
     loop: bool = False
     how: str = "call"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite
+from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite, nodes
 
 from .uses import loads
 
@@ -109,8 +109,9 @@ class GrownByCopy(Rule):
 
     ## What it does
 
-    Flags `self.seen = torch.cat([self.seen, x])` in hot code. It is a note: only the author knows when
-    the parts are needed as one tensor.
+    Flags `self.seen = torch.cat([self.seen, x])` in hot code. Where the function uses `self.seen` for more
+    than its shape, dtype and device, it is a note: what is needed as one tensor after every call has to be
+    allocated in advance.
 
     ## Why it costs
 
@@ -158,5 +159,35 @@ class GrownByCopy(Rule):
             f"`{place.text(target)}` is copied whole on every call to grow by one part, so each call "
             "copies more. Collect the parts in a list and join them once, or write into a "
             "preallocated tensor",
-            certainty="note",
+            certainty="note" if _used_whole(target, node, place) else "sure",
         )
+
+
+_ABOUT = frozenset({"device", "dtype", "is_cuda", "ndim", "shape"})
+_LIKE = frozenset({"to", "type_as"})
+
+
+def _used_whole(target: cst.BaseExpression, grown: cst.Assign, place: Place) -> bool:
+    """Whether the function does more with what has grown than let it grow, and ask what it is like."""
+    growing = set(map(id, nodes.walk(grown)))
+    for found in nodes.walk(place.function.body):
+        if isinstance(found, cst.AssignTarget):
+            growing.add(id(found.target))
+    return any(
+        id(found) not in growing
+        and type(found) is type(target)
+        and place.same(found, target)
+        and not _asks_about(found, place)
+        for found in nodes.walk(place.function.body)
+    )
+
+
+def _asks_about(use: cst.CSTNode, place: Place) -> bool:
+    by = place.parent(use)
+    if isinstance(by, cst.Attribute):
+        return by.attr.value in _ABOUT
+    if isinstance(by, cst.Comparison):
+        return all(isinstance(c.operator, cst.Is | cst.IsNot) for c in by.comparisons)
+    if isinstance(by, cst.Call):
+        return by.func is not use and place.last_name(by) in _LIKE
+    return False

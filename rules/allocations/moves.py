@@ -411,8 +411,9 @@ class ComputedThenMoved(Rule):
 
     Finds `.to(device)` and `.cuda()` of tensors that the function itself makes on the CPU and works on there:
     `torch.multinomial(torch.ones(n), k).to(device)`, `torch.cat(parts).to(device)` of parts on the CPU.
-    It is a note: the author has to find a way to compute on the device, or to keep what is the same in
-    every call. A factory that is moved at once is DG504, data of Python DG510.
+    Where something but factories and numbers goes into it, it is a note: the author has to find a way to
+    compute on the device, or to keep what is the same in every call. A factory that is moved at once is
+    DG504, data of Python DG510.
 
     ## Why it costs
 
@@ -484,8 +485,53 @@ class ComputedThenMoved(Rule):
             node,
             f"`{place.short(node)}` copies a value computed on the CPU to the device, and the host "
             "waits for that copy on every call; compute it on the device",
-            certainty="note",
+            certainty="sure" if _of_numbers(receiver, place) else "note",
         )
+
+
+_PURE = (
+    _RESHAPING
+    | _OF_ONE
+    | frozenset("cat concat stack hstack vstack meshgrid outer where ne eq".split())
+)
+
+
+def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -> bool:
+    """Whether a value is computed from factories and numbers alone, by what every device can compute."""
+    node = without_casts(node)
+    if depth == 0:
+        return False
+    if is_number(node, place) or place.kind(node).what == "scalar":
+        return True
+    if isinstance(node, cst.Name):
+        held = place.value_of(node)
+        if held is None or loads(node.value, place.function).written:
+            return False
+        return _of_numbers(held, place, depth - 1)
+    parts: list[cst.BaseExpression] = []
+    if isinstance(node, cst.List | cst.Tuple):
+        parts = [element.value for element in node.elements]
+    elif isinstance(node, cst.Call):
+        name, last = place.name(node), place.last_name(node)
+        if name in FACTORIES:
+            return last not in RANDOM and place.argument(node, None, "device") is None
+        parts = [a.value for a in node.args if a.keyword is None]
+        receiver = place.receiver(node)
+        if last not in _PURE:
+            return False
+        if not name.startswith("torch."):
+            if receiver is None:
+                return False
+            parts.append(receiver)
+    elif isinstance(node, cst.BinaryOperation):
+        parts = [node.left, node.right]
+    elif isinstance(node, cst.UnaryOperation):
+        parts = [node.expression]
+    elif isinstance(node, cst.Comparison):
+        parts = [node.left, *(c.comparator for c in node.comparisons)]
+    elif isinstance(node, cst.Subscript) and all(map(_is_view, node.slice)):
+        parts = [node.value]
+    return bool(parts) and all(_of_numbers(part, place, depth - 1) for part in parts)
 
 
 _FACTORY_THEN_MOVE = FactoryThenMove()

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, ShapeProduct
 
-from ..allocations.data import FROM_DATA
+from ..allocations.data import FROM_DATA, without_casts
 from ..syncs.waits import only_torch
 
 
@@ -89,6 +89,7 @@ class SizeByProduct(Rule):
         self, node: cst.Call, made: cst.BaseExpression, place: Place
     ) -> Finding | None:
         """A product of a tensor that is made of sizes for it."""
+        made = without_casts(made)
         if not isinstance(made, cst.Call) or place.name(made) not in FROM_DATA or not made.args:
             return None
         shape = made.args[0].value

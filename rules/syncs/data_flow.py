@@ -118,10 +118,9 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
         if place.kind(other).is_tensor:
             return _TENSOR
         total = around(parent, place)
-        if isinstance(total, cst.Assign) and any(
-            place.same(t.target, other) for t in total.targets
-        ):
-            return _summed(other, total, place)
+        sums = [t.target for t in total.targets] if isinstance(total, cst.Assign) else []
+        if total is not None and any(_so_far(other, target, place) for target in sums):
+            return _summed(sums[0], total, place)
         return ends(parent, place, depth)
     if isinstance(parent, cst.Comparison):
         parts = [parent.left, *(c.comparator for c in parent.comparisons)]
@@ -144,6 +143,24 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
 _TENSOR, _HOST = frozenset({"tensor"}), frozenset({"host"})
 
 
+def _so_far(value: cst.BaseExpression, total: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is what a sum has been so far: `total` itself, or `totals.get(key, 0.0)` of
+    `totals[key]`."""
+    if place.same(value, total):
+        return True
+    if not isinstance(value, cst.Call) or place.last_name(value) != "get" or not value.args:
+        return False
+    table = place.receiver(value)
+    return (
+        isinstance(total, cst.Subscript)
+        and table is not None
+        and place.same(table, total.value)
+        and len(total.slice) == 1
+        and isinstance(total.slice[0].slice, cst.Index)
+        and place.same(total.slice[0].slice.value, value.args[0].value)
+    )
+
+
 def _summed(target: cst.BaseExpression, statement: cst.CSTNode, place: Place) -> frozenset[str]:
     """Where a number ends up that is added to a sum: in the sum, unless the host looks at that in the same
     round, as it does who shows it at every step."""
@@ -159,12 +176,24 @@ def _summed(target: cst.BaseExpression, statement: cst.CSTNode, place: Place) ->
             by = _tree(place).of.get(id(inside))
             if isinstance(by, cst.AssignTarget | cst.Del) or _adds(by, found, place):
                 break
-            if isinstance(by, cst.If) and inside is by.body and place.usual(by.test) is False:
-                break  # now and then
+            if isinstance(by, cst.If) and inside is by.body and _now_and_then(by, target, place):
+                break
             inside = by
         if inside is None:
             return _HOST
     return frozenset({"sum"})
+
+
+def _now_and_then(branch: cst.If, total: cst.BaseExpression, place: Place) -> bool:
+    """Whether a branch looks at a sum of several rounds: after so many of them, or it begins anew there."""
+    return (
+        place.usual(branch.test) is False
+        or "%" in place.text(branch.test)
+        or any(
+            isinstance(n, cst.Assign) and any(place.same(t.target, total) for t in n.targets)
+            for n in nodes.walk(branch.body)
+        )
+    )
 
 
 def _adds(statement: cst.CSTNode | None, total: cst.BaseExpression, place: Place) -> bool:

@@ -69,11 +69,17 @@ def _is_for_the_cpu(place: Place) -> bool:
     return place.once(key, lambda: _CPU_FOR_ALL.search(place.text(function)) is not None)
 
 
+_CPU_CODE = re.compile(r"(?:^|\.)cpu(?:\.|$)")
+"""Modules, and folders of them, for what runs on the CPU: `ops.cpu.attention`."""
+
+
 def works_on_host(place: Place) -> bool:
     """Whether the place belongs to data loading or measuring, to a driver of workers, or to a function whose
     `device` is the CPU: tensors there live on the CPU, or waiting for the device is the point. Modules called
     so (augmentations, attention processors) work where their inputs are."""
     if place.assignments("device") == 1 and _is_for_the_cpu(place):
+        return True
+    if _CPU_CODE.search(place.module):
         return True
     words = place.qualname.lower()
     name = words.rpartition(".")[2]
@@ -299,12 +305,32 @@ def tensor_certainty(
     methods = list(_methods(node))
     if "cpu" in methods or "numpy" in methods:
         return None
-    if "detach" in methods[:2]:
+    if "detach" in methods[:2] or _is_a_loss(node, place):
         return "sure"
     if only_torch(place):
         return _among_tensors(node)
     figure = _FIGURE.search(place.dotted(node)) or _reads_in_a_module(place)
     return "note" if figure else "maybe"
+
+
+_LOSS = re.compile(r"(?:\w+_)?(?:criterion|loss(?:_?(?:fn|func|fct|function))?)")
+_MODEL = re.compile(r"(?:\w+_)?(?:model|module|net|network|transformer|unet)")
+
+
+def _is_a_loss(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is what a loss function gives, by its name, or the `loss` of what a model does."""
+    held: cst.BaseExpression | None = node
+    for _ in range(3):
+        if isinstance(held, cst.Name):
+            held = place.value_of(held)
+        if isinstance(held, cst.Call):
+            return _LOSS.fullmatch(place.last_name(held)) is not None
+        if not isinstance(held, cst.Attribute) or held.attr.value != "loss":
+            return False
+        held = place.value_of(held.value) if isinstance(held.value, cst.Name) else held.value
+        if isinstance(held, cst.Call):
+            return _MODEL.fullmatch(place.last_name(held)) is not None
+    return False
 
 
 def _reads_in_a_module(place: Place) -> bool:

@@ -3,7 +3,7 @@ factories and functions passed on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -31,7 +31,7 @@ PROPERTIES = frozenset(
 )
 
 
-_MOST_BY_NAME = 4
+_MOST_BY_NAME = 8
 """With more definitions of a method, its name alone does not tell which one is meant."""
 _DEEPEST = 3
 """How many names that stand for one another are followed."""
@@ -347,6 +347,21 @@ def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     if not owners or len(owners) > _MOST_BY_NAME:
         return []
     families = (frozenset(base for base in mro(project, owner) if ":" in base) for owner in owners)
-    if not frozenset.intersection(*families):
+    if not frozenset.intersection(*families) and not _stand_in(owners):
         return []
     return [f"{owner}.{method}" for owner in owners]
+
+
+def _stand_in(owners: Sequence[str]) -> bool:
+    """Whether classes stand in for one another, by their names: side by side in a module, with one stem, as
+    `BoxTransform` and `BoxTransformRotated`."""
+    modules, names = zip(*(owner.split(":", 1) for owner in owners), strict=True)
+    shortest = min(map(len, names))
+    stem = max(_alike(names), _alike([name[::-1] for name in names]))
+    return len(set(modules)) == 1 and 2 * stem > shortest
+
+
+def _alike(names: Sequence[str]) -> int:
+    """How many letters names have in common from their beginning."""
+    differing = (i for i, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1)
+    return next(differing, min(map(len, names)))

@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names
 from pytest_dispatchguard.lint.hotness.profile import Observed
 from pytest_dispatchguard.lint.knowledge.cold_names import COPIED_PATHS
 from pytest_dispatchguard.lint.knowledge.entry_points import (
+    FORWARDS,
     HOT_ANYWHERE,
     HOT_DECORATORS,
     KERNELS,
@@ -120,6 +121,19 @@ def _takes_steps(project: Project, function_id: str, last: str) -> bool:
     return imports_torch(project.files[path]) and not in_tests(project, function_id)
 
 
+def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bool:
+    """Whether a function is named like what runs in place of a module's `forward`, and is no loop that trains
+    or feeds a model. What a class calls plainly `forward` or `backward` is one of a module, or anything."""
+    last = fact.name.rpartition(".")[2]
+    return (
+        fact.takes_tensors
+        and not (fact.training_loop or fact.feeds_model)
+        and FORWARDS.fullmatch(last) is not None
+        and not (last in ("forward", "backward") and class_of(project, function_id))
+        and not in_tests(project, function_id)
+    )
+
+
 def _is_kernel(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether a decorator registers a function as an operation, in a file that uses torch."""
     if not any(KERNELS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators):
@@ -159,6 +173,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                 and not REWORKS_A_MODEL.search(_described(project, function_id))
             ):
                 yield Root(function_id, "a loop that feeds a model", "step", True, True)
+            elif _named_forward(project, function_id, fact):
+                yield Root(function_id, "a forward, by its name")
             for call in fact.calls:
                 if call.how.startswith("hook") and not in_tests(project, function_id):
                     for target in _handed_over(project, function_id, fact, call):

@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
-from pytest_dispatchguard.lint.knowledge.entry_points import LIBRARY_ROOTS, STEPS
+from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
 
 _WORD = re.compile(r"\w+", re.ASCII)
@@ -148,7 +148,10 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
                 returns.add(was.name)
         if was.reads != is_.reads:
             returns.add(was.name)
-        offers |= was.takes_tensors != is_.takes_tensors
+        if was.takes_tensors != is_.takes_tensors:
+            if FORWARDS.fullmatch(was.name.rpartition(".")[2]):
+                return None
+            offers = True
         if was.name in walked:
             tensors |= was.tensors != is_.tensors
             if _leading(was) != _leading(is_):
@@ -226,7 +229,10 @@ def is_unnoticed(
         or function.takes_batch
         or STEPS.fullmatch(last)
         or last in ("backward", "step")
-        or (function.takes_tensors and about.module in matters.library)
+        or (
+            function.takes_tensors
+            and (about.module in matters.library or FORWARDS.fullmatch(last) is not None)
+        )
         or any(call.how.startswith("hook") for call in function.calls)
         or any(_LOCALS.join(around[: i + 1]) in about.walked for i in range(len(around)))
         or last.startswith("__")

@@ -12,6 +12,7 @@ from pytest_dispatchguard.lint.facts import (
     NUMBER_CALLS,
     SIZED_CALLS,
     SIZED_METHODS,
+    UNNAMED,
     CallFact,
 )
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
@@ -108,6 +109,8 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         if name:
             note_call(walk, name, how, node)
             reading.arguments.setdefault(name, []).append(arguments)
+        elif len(last) > 8 and "_" in last.strip("_") and last not in words.TENSOR_METHODS:
+            note_call(walk, f"{UNNAMED}.{last}", how, node)
         if owner.type == "identifier":
             if name.startswith("math."):
                 for argument in arguments.named_children:

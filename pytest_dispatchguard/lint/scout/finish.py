@@ -12,11 +12,12 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import names_in
 from pytest_dispatchguard.lint.scout.arguments import forms, origin
 from pytest_dispatchguard.lint.scout.state import Reading, Walk, binding_values, local_values
 from pytest_dispatchguard.lint.scout.tensor_api import (
-    calls_a_model,
+    called_by_forward,
     documented_tensors,
     feeds_a_model,
     feeds_by,
     goes_over_a_loader,
+    model_callers,
     reads_what_it_is_given,
     takes_a_batch,
     takes_tensors,
@@ -225,7 +226,8 @@ def finish(walk: Walk) -> FileFacts:
         n == "*" and t.partition(".")[0] == "torch" for n, t in facts.imports
     )
     registered = _registered(facts)
-    models = _model_callers(walk) if walk.tensors_here else set()
+    models = model_callers(walk) if walk.tensors_here else set()
+    forwarded = called_by_forward(walk) if models else set()
     stars = any(name == "*" for name, _ in facts.imports)
     for reading in walk.readings:
         fact = reading.fact
@@ -234,7 +236,7 @@ def finish(walk: Walk) -> FileFacts:
             fact.tensors = []
         elif reading.document:
             fact.tensors = sorted({*fact.tensors, *documented_tensors(reading)})
-        fact.feeds_model = fact.feeds_model or feeds_by(reading, models)
+        fact.feeds_model = fact.feeds_model or feeds_by(reading, models, forwarded)
         fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
         attributes = reading.owner.attrs if reading.owner is not None else {}
@@ -284,17 +286,6 @@ def _is_of_attribute(call: str, reading: Reading, methods: set[str]) -> bool:
     class itself: a module, perhaps, that gives several tensors."""
     owner, _, last = call.removesuffix(PART).rpartition(".")
     return call.endswith(PART) and owner.endswith(f".{reading.self_name}") and last not in methods
-
-
-def _model_callers(walk: Walk) -> set[tuple[str, str]]:
-    """The functions of the file that call a model, each with the class that has it."""
-    return {
-        (reading.fact.name.rpartition(".")[0], reading.fact.name.rpartition(".")[2])
-        for reading in walk.readings
-        if reading.fact is not None
-        and not reading.fact.name.endswith("__init__")
-        and calls_a_model(reading)
-    }
 
 
 def _spelled_out(calls: list[CallFact], methods: set[str]) -> list[CallFact]:

@@ -7,6 +7,7 @@ import re
 
 from tree_sitter import Node
 
+from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.knowledge.entry_points import STEPS, TRAINS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
@@ -38,8 +39,15 @@ _ASKS_MODULES = frozenset(
 )
 """Methods of modules; whatever has them called is one."""
 _MODULE = re.compile(r"(?:^|[\[ |.,])(?:torch\.nn\.|nn\.)?(?:Module|PreTrainedModel)\b")
+_NO_MODEL = (
+    r"_?(?:add|ask|build|can|check|clean|clear|compile|convert|copy|counts?|create|delete|download|dump|exec|export|"
+    r"find|fit|fix|fuse|get|has|import|init|initialize|install|is|list|load|log|make|mock|new|open|parse|patch|"
+    r"plot|prepare|print|push|quantize|read|register|reload|remove|replace|reset|resolve|restore|save|scan|set|"
+    r"setup|show|store|summarize|test|unload|unwrap|upload|validate|verify|wrap|write)_"
+)
+"""How the name of a function begins that does something to a model, and is none."""
 _CALLED_MODEL = re.compile(
-    r"(?:self\.)?_?(?:\w+_)?(?:model|net|network|unet|transformer|policy|actor|critic|encoder|decoder|generator|"
+    rf"(?:self\.)?(?!{_NO_MODEL})_?(?:\w+_)?(?:model|net|network|unet|transformer|policy|actor|critic|encoder|decoder|generator|"
     r"discriminator|module|backbone|denoiser|llm|vae)"
 )
 """What is called so, and called, is a model in a file that works with torch."""
@@ -189,7 +197,7 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
     own = reading.params - {reading.self_name, "self", "cls"}
     if not own or fact.end_line - fact.line > _LONGEST_HELPER or _READS.isdisjoint(reading.looks):
         return False
-    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
+    written = _written(walk, fact)
     names = "|".join(map(re.escape, sorted(own)))
     return (
         re.search(
@@ -204,12 +212,92 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
     )
 
 
-def calls_a_model(reading: Reading) -> bool:
-    """Whether a function calls a model, or a part of one, by its name, or the `forward` of something."""
-    return any(
-        how == "call" and (_ASKS_MODEL.fullmatch(name) or _is_forward(name, reading))
+_FORWARDS = ("forward", "__call__")
+
+
+def model_callers(walk: Walk) -> set[tuple[str, str]]:
+    """The functions of the file that call a model, each with the class that has it or inherits it: a class
+    that has a `forward` is a model itself."""
+    readings = [
+        reading
+        for reading in walk.readings
+        if reading.fact is not None and not reading.fact.name.endswith("__init__")
+    ]
+    models = {_place_of(r) for r in readings if r.self_name and _place_of(r)[1] == "forward"}
+    models |= _inherited(walk, models)
+    found = {_place_of(reading) for reading in readings if _calls_a_model(walk, reading, models)}
+    return models | found | _inherited(walk, found)
+
+
+def called_by_forward(walk: Walk) -> set[tuple[str, str]]:
+    """The methods that the `forward` of their own class calls: all of them is hot then, not only their
+    loops."""
+    return {
+        _beside(name, reading)
+        for reading in walk.readings
+        if reading.fact is not None and _place_of(reading)[1] in _FORWARDS
         for name, how in reading.calls
-    )
+        if how == "call"
+    }
+
+
+def _place_of(reading: Reading) -> tuple[str, str]:
+    """The class, or what else is around a function, and its name."""
+    assert reading.fact is not None
+    owner, _, name = reading.fact.name.rpartition(".")
+    return owner, name
+
+
+def _inherited(walk: Walk, found: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The same methods of the classes of the file that inherit them, from classes before them."""
+    own = {_place_of(reading) for reading in walk.readings if reading.fact is not None}
+    of: dict[str, set[str]] = {}
+    for owner, name in found:
+        of.setdefault(owner, set()).add(name)
+    more: set[tuple[str, str]] = set()
+    for class_ in walk.facts.classes:
+        names = set().union(*(of.get(base, ()) for base in class_.bases))
+        gained = {name for name in names if (class_.name, name) not in own}
+        if gained:
+            of.setdefault(class_.name, set()).update(gained)
+            more |= {(class_.name, name) for name in gained}
+    return more
+
+
+def _calls_a_model(walk: Walk, reading: Reading, models: set[tuple[str, str]]) -> bool:
+    """Whether a function calls a model, or a part of one, by its name, or the `forward` of something; but not
+    in a loop over all batches of an epoch."""
+    fact = reading.fact
+    assert fact is not None
+    calls = [
+        call
+        for (name, how), call in reading.calls.items()
+        if how == "call"
+        and (
+            _ASKS_MODEL.fullmatch(name)
+            or _is_forward(name, reading)
+            or _beside(name, reading) in models
+        )
+    ]
+    if not calls or not all(call.loop for call in calls):
+        return bool(calls)
+    return not _OVER_LOADER.search(_written(walk, fact))
+
+
+def _beside(name: str, reading: Reading) -> tuple[str, str]:
+    """What a name stands for: a method of the same class, or a function of the file."""
+    root, dot, last = name.partition(".")
+    if name == reading.self_name:
+        return _place_of(reading)[0], "forward"
+    if not dot:
+        return "", name
+    if root == reading.self_name and "." not in last:
+        return _place_of(reading)[0], last
+    return name, ""
+
+
+def _written(walk: Walk, fact: FunctionFact) -> str:
+    return walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
 
 
 def _is_forward(name: str, reading: Reading) -> bool:
@@ -218,18 +306,19 @@ def _is_forward(name: str, reading: Reading) -> bool:
     return last == "forward" and owner not in ("", "super()", reading.self_name)
 
 
-def feeds_by(reading: Reading, models: set[tuple[str, str]]) -> bool:
-    """Whether a loop calls a function beside it, or a method of its own class, that calls a model."""
+def feeds_by(
+    reading: Reading, models: set[tuple[str, str]], forwarded: set[tuple[str, str]]
+) -> bool:
+    """Whether a loop calls a function beside it, or a method of its own class, that calls a model; in a
+    function that is not `forwarded` to."""
     fact = reading.fact
     assert fact is not None
-    owner = fact.name.rpartition(".")[0] if reading.self_name else ""
+    if _place_of(reading) in forwarded or _place_of(reading)[1] in _FORWARDS:
+        return False
     for (name, how), call in reading.calls.items():
         if how != "call" or not call.loop or not reading.rounds.get((name, how)):
             continue
-        root, dot, last = name.partition(".")
-        if dot and root == reading.self_name and "." not in last and (owner, last) in models:
-            return True
-        if not dot and not models.isdisjoint({("", name), (f"{fact.name}.<locals>", name)}):
+        if _beside(name, reading) in models or (f"{fact.name}.<locals>", name) in models:
             return True
     return False
 
@@ -261,8 +350,7 @@ def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
     assert fact is not None
     if "loop" not in reading.looks or not STEPS.fullmatch(fact.name.rpartition(".")[2]):
         return False
-    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
-    return _OVER_LOADER.search(written) is not None
+    return _OVER_LOADER.search(_written(walk, fact)) is not None
 
 
 _ENVIRONMENT = re.compile(
@@ -285,8 +373,7 @@ def _goes_through_an_environment(walk: Walk, reading: Reading) -> bool:
     ]
     if not stepped:
         return False
-    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
-    return any(found in stepped for found in _ENVIRONMENT.findall(written))
+    return any(found in stepped for found in _ENVIRONMENT.findall(_written(walk, fact)))
 
 
 def _takes_training_steps(reading: Reading) -> bool:

@@ -26,7 +26,7 @@ def selecting(
         return None
     if isinstance(node, cst.Assign) and len(node.targets) != 1:
         return None
-    new = _for_all(node.value, mask, base, place)
+    new = for_all(node.value, mask, base, place)
     if isinstance(node, cst.AugAssign):
         sign = place.text(node.operator).strip().removesuffix("=")
         linear = sign in "+-" or place.kind(node.value).what == "scalar"
@@ -92,7 +92,7 @@ def summed_up(node: cst.Subscript, mask: cst.BaseExpression, how: str, place: Pl
     )
 
 
-def _for_all(
+def for_all(
     value: cst.BaseExpression, mask: cst.BaseExpression, base: str, place: Place
 ) -> str | None:
     """The source of a value, worked out for all elements and not for those selected by the mask; None where
@@ -100,7 +100,7 @@ def _for_all(
     if (
         place.kind(value).what == "scalar"
         or place.kind(value).ndim == 0
-        or _of_the_module(value, place)
+        or of_the_module(value, place)
     ):
         return place.text(value)
     if isinstance(value, cst.Subscript):
@@ -111,8 +111,8 @@ def _for_all(
     if undefined_elsewhere(value, place, deep=False):
         return None
     if isinstance(value, cst.BinaryOperation):
-        left = _for_all(value.left, mask, base, place)
-        right = _for_all(value.right, mask, base, place)
+        left = for_all(value.left, mask, base, place)
+        right = for_all(value.right, mask, base, place)
         own = base in (left, right) or any(t and f"{base}" in t.split() for t in (left, right))
         scaled = "scalar" in (place.kind(value.left).what, place.kind(value.right).what)
         if (
@@ -123,7 +123,7 @@ def _for_all(
             return None
         return _bracketed(value, f"{left}{place.text(value.operator)}{right}")
     if isinstance(value, cst.UnaryOperation):
-        inner = _for_all(value.expression, mask, base, place)
+        inner = for_all(value.expression, mask, base, place)
         return None if inner is None else _bracketed(value, f"{place.text(value.operator)}{inner}")
     return _called_for_all(value, mask, base, place)
 
@@ -144,7 +144,7 @@ def _called_for_all(
         a.star or (last not in _CASTS and place.kind(a.value).what != "scalar") for a in rest
     ):
         return None
-    inner = _for_all(given, mask, base, place)
+    inner = for_all(given, mask, base, place)
     if inner is None or (inner == base and last not in _CASTS):
         return None  # autograd keeps it, and it is about to change in place
     arguments = ", ".join(place.text(a).rstrip(", ") for a in rest)
@@ -157,14 +157,24 @@ def _bracketed(node: cst.BaseExpression, source: str) -> str:
     return f"({source})" if node.lpar else source
 
 
-def _of_the_module(value: cst.BaseExpression, place: Place) -> bool:
-    """Whether a value is a parameter or buffer of the module, cast or not: the same for every hit."""
+def of_the_module(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is a parameter or buffer of the module or of a part of it, or a row of one, cast or
+    not: the same for every hit."""
     while (
         isinstance(value, cst.Call)
         and isinstance(value.func, cst.Attribute)
         and value.func.attr.value in _CASTS
     ):
         value = value.func.value
+    if isinstance(value, cst.Subscript) and all(
+        isinstance(one.slice, cst.Index) and place.kind(one.slice.value).what == "scalar"
+        for one in value.slice
+    ):
+        value = value.value
+    if not isinstance(value, cst.Attribute):
+        return False
+    if value.attr.value in ("weight", "bias") and place.kind(value.value).what == "module":
+        return True
     owner, _, last = place.dotted(value).rpartition(".")
     return (
         bool(owner)

@@ -10,7 +10,7 @@ from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes
 
 from ..data_flow import sources, undefined_elsewhere
 from ..waits import RANDOM, indices, is_mask_by_name, mask_of, works_on_host
-from .mask_fixes import selecting
+from .mask_fixes import for_all, of_the_module, selecting
 
 
 class MaskWrite(Rule):
@@ -139,7 +139,8 @@ def _without_counting(
     """How a write through a mask is made without counting it, and whether that surely fits here."""
     base, shown = place.short(target.value, 24), place.short(mask, 32)
     rows = " (with `mask[:, None]` if the mask selects rows)"
-    single = place.kind(value).what == "scalar" or place.kind(value).ndim == 0
+    kind = place.kind(value)
+    single = kind.what == "scalar" or kind.ndim == 0 or of_the_module(value, place)
     # `x[mask] = y[mask, column]` takes one of each row, so the numbers of indices have to be the same.
     picked = (
         isinstance(value, cst.Subscript)
@@ -165,7 +166,11 @@ def _without_counting(
             )
         return "note", f"Compute it for all of `{base}` and select with `torch.where`."
     if operator != "=":
-        return "note", f"Compute it for all of `{base}` and select with `torch.where`."
+        known = for_all(value, mask, place.dotted(target.value), place) is not None
+        return (
+            "sure" if known else "note",
+            f"Compute it for all of `{base}` and select with `torch.where`.",
+        )
     selected, new = _selected_by(mask, value, place), "values" if base == "new" else "new"
     if selected:
         return "sure", (

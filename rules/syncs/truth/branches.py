@@ -14,6 +14,8 @@ from ..waits import READS, Asked, asked_certainty, only_raises, only_warns, read
 from .branch_fixes import selected
 from .clamps import as_clamp
 from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
+from .elements import indexed_by_round
+from .needless import needless, without_asking
 
 
 def _leaves_early(branch: cst.CSTNode | None) -> bool:
@@ -32,8 +34,9 @@ class TruthInBranch(Rule):
 
     Finds tensors in the conditions of `if`, `elif` and conditional expressions, as operands of `and`, `or`
     and `not`, and in `bool(...)`, in hot code. A branch that does more than assign new values to tensors
-    (return, call, loop) is a note. A value that may or may not be a tensor, such as a parameter without
-    annotation, is a maybe. Host values (`.shape`, `len()`, `is None`, flags) and CPU tensors do not count.
+    (return, call, loop) is a note, unless it only writes through the mask that it asks for hits. A value that
+    may or may not be a tensor, such as a parameter without annotation, is a maybe. Host values (`.shape`,
+    `len()`, `is None`, flags) and CPU tensors do not count.
 
     ## Why it costs
 
@@ -59,8 +62,8 @@ class TruthInBranch(Rule):
     ## Fix safety
 
     Unsafe: both sides are computed and have to be of one shape, a result of another dtype is converted.
-    None is offered where a side may be undefined, draws random numbers, or does more than give one name a
-    value.
+    What only writes through the mask that is asked stays, without the question. None is offered where a side
+    may be undefined, draws random numbers, or does more than give one name a value.
     """
 
     code = "DG401"
@@ -86,6 +89,14 @@ class TruthInBranch(Rule):
         if _asked_now_and_then(node, who, place) or _asked_above(who, place):
             return None
         shown = condition_text(node, place)
+        if needless(node, who, place):
+            return place.finding(
+                node,
+                f"`if {shown}` makes the host wait until the device has the answer, only to write through "
+                "the mask, which changes nothing where it hits nothing. Write without asking.",
+                certainty=certainty,
+                fix=without_asking(who, place),
+            )
         if not _advice_holds(node, who, place):
             certainty = weaker(certainty, "note")
         return place.finding(
@@ -105,6 +116,8 @@ def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
         return True
     if who.asker == "if" and _loop_tensor(node, place)[0]:
         return not _used_as_tensor(node, place)
+    if who.asker == "if" and indexed_by_round(node, place):
+        return True
     if _read_as_number(node, place):
         return False
     if who.asker == "ternary" and isinstance(who.by, cst.IfExp):
@@ -252,6 +265,12 @@ def _advice_for_if(node: cst.BaseExpression, shown: str, who: Asked, place: Plac
         return (
             f"`if {shown}` makes the host wait for the device in every iteration of the loop over "
             f"`{over}`. Loop over `{flat}`: one wait in all."
+        )
+    indexed = indexed_by_round(node, place)
+    if indexed:
+        return (
+            f"`if {shown}` makes the host wait for the device in every iteration of the loop. Read "
+            f"`{indexed}.tolist()` once before it and index the list, or work on all elements at once."
         )
     if _leaves_early(who.by):
         less = ", or test it only every few iterations" if place.loops else ""
