@@ -1,6 +1,7 @@
 """How much of what maintainers removed because it cost host time does the linter tell, and what beside it?
 
-    python bench/bench_recall.py MIRRORS [--command DISPATCHGUARD] [--set given|own|unseen] [--repo NAME]
+    python bench/bench_recall.py MIRRORS [--command DISPATCHGUARD] [--repo NAME]
+    python bench/bench_recall.py MIRRORS --set unseen --set unseen-2
 
 MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, for each repository of
 `bench/recall/*.json`. These hold labels of lines of real commits, and no code:
@@ -10,10 +11,11 @@ MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, fo
 - `negative`: a line nearby in `parent` that looks alike and is fine.
 - `fixed`: a line of `commit` that replaced a positive one.
 
-`given.json` is what others labelled, `own.json` what we did, `unseen.json` what was labelled by readers who
-knew no rule, once all rules were there: what is told of it "before" is told of commits that nobody looked at.
-It is scored where `--set` asks for it, and has results of its own. `left_out.json` names cases whose label is
-wrong, with the reason; `reasons.json` says why a positive line is not told.
+`given.json` is what others labelled, `own.json` what we did, `unseen.json` and `unseen-2.json` what was
+labelled by readers who knew no rule, each once all rules of its time were there: what is told of them
+"before" is told of commits that nobody had looked at. They are scored where `--set` asks for them, and have
+results of their own. `left_out.json` names cases whose label is wrong, with the reason; `reasons.json` says
+why a positive line is not told.
 
 Each revision is laid out as a git work tree, and linted. A positive counts where something is told
 anywhere in the statement that holds its line. A negative or fixed line counts where a finding, or a note,
@@ -45,7 +47,7 @@ HERE = Path(__file__).resolve().parent
 LABELS = HERE / "recall"
 RESULTS = HERE / "results" / "recall.json"
 SETS = ("given", "own")
-UNSEEN = "unseen"
+UNSEEN = ("unseen", "unseen-2")
 LEVELS = ("sure", "note", "maybe", "silent, hot", "silent, not hot")
 _KINDS = (("*.py", "*.toml", "*.cfg"), ("*.py", "*.toml"), ("*.py", "*.cfg"), ("*.py",))
 
@@ -250,7 +252,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("mirrors", type=Path)
     parser.add_argument("--command", default=str(Path(sys.executable).with_name("dispatchguard")))
-    parser.add_argument("--set", choices=(*SETS, UNSEEN), action="append", dest="sets")
+    parser.add_argument("--set", choices=(*SETS, *UNSEEN), action="append", dest="sets")
     parser.add_argument("--repo", default="", help="only repositories whose name holds this")
     parser.add_argument("--out", type=Path, help="all rows, as JSON, in place of the results")
     asked = parser.parse_args()
@@ -268,7 +270,7 @@ def main() -> None:
         print(f"{name}\n\n{by_class(rows)}")
     if asked.out is not None:
         asked.out.write_text(json.dumps(found, indent=1))
-    elif not asked.repo and asked.sets in (None, [UNSEEN]):
+    elif not asked.repo and (asked.sets is None or sorted(asked.sets) == sorted(UNSEEN)):
         path = RESULTS.with_name("recall-unseen.json") if asked.sets else RESULTS
         write(found, reasons, left_out, path)
 
@@ -282,7 +284,11 @@ def write(
     result = {"sets": {name: figures(rows) for name, rows in found.items()}, "before": before}
     path.write_text(json.dumps(result | {"rows": found}, indent=1) + "\n")
     parts = ["# What maintainers removed, and what is told of it\n", table(found)]
-    parts.append("Before this work, on the same lines:\n")
+    parts.append(
+        "Before, when nobody had looked at these commits:\n"
+        if set(found) <= set(UNSEEN)
+        else "Before this work, on the same lines:\n"
+    )
     for name, one in before.items():
         parts.append(
             f"- {name}: {one['told']:.0%} told, {one['findings']:.0%} as findings, of {one['positive']}; "
