@@ -138,7 +138,7 @@ def _without_counting(
 ) -> tuple[Certainty, str]:
     """How a write through a mask is made without counting it, and whether that surely fits here."""
     base, shown = place.short(target.value, 24), place.short(mask, 32)
-    rows = " (with `mask[:, None]` if the mask selects rows)"
+    rows = " (with `mask[..., None]` if the mask has fewer dimensions)"
     kind = place.kind(value)
     single = kind.what == "scalar" or kind.ndim == 0 or of_the_module(value, place)
     # `x[mask] = y[mask, column]` takes one of each row, so the numbers of indices have to be the same.
