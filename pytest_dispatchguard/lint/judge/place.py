@@ -318,7 +318,10 @@ class Place:
         """Whether an expression has the same value in every iteration of a loop, judged by its names:
         none of them is bound in the loop, and none is a tensor or object that the loop changes in place."""
         changed = self.once(("changed in", id(loop)), lambda: _changed_in(loop))
-        return not _names_in(node) & changed
+        names = _names_in(node)
+        lambdas = self.once(("lambdas in", id(loop)), lambda: _lambdas_in(loop))
+        given = (taken for taken, inside in lambdas if id(node) in inside)
+        return not names & changed.union(*given)
 
     # -- source text ------------------------------------------------------------------------------
 
@@ -532,6 +535,22 @@ def _names_in(node: cst.CSTNode) -> set[str]:
             if name is not None:
                 found.add(name)
     return found
+
+
+def _lambdas_in(loop: cst.CSTNode) -> list[tuple[frozenset[str], frozenset[int]]]:
+    """The parameters of the lambdas in a loop, which differ call by call, and what stands inside each."""
+    found = [node for node in nodes.walk(loop) if isinstance(node, cst.Lambda)]
+    return [
+        (
+            frozenset(
+                param.name.value
+                for params in (f.params.posonly_params, f.params.params, f.params.kwonly_params)
+                for param in params
+            ),
+            frozenset(map(id, nodes.walk(f.body))),
+        )
+        for f in found
+    ]
 
 
 def _changed_in(loop: cst.CSTNode) -> set[str]:

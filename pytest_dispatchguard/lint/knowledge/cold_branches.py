@@ -91,7 +91,7 @@ _INTERVAL = re.compile(
     re.IGNORECASE,
 )
 _COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
-_STATE = re.compile(r"(?:\w+_)?state")
+_STATE = re.compile(r"(?:\w+_)?state|(?:param_?)?group")
 _CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?|_*(?:already_)?warned(?:_\w+)?", re.IGNORECASE)
 """What is looked up in it is filled in where it is missing, by whatever the branch calls."""
 _CACHED = re.compile(r"cache|memo(?![a-z])", re.IGNORECASE)
@@ -199,7 +199,7 @@ def _lasting(name: str, assigned: Collection[str]) -> bool:
 
 
 def _keeps(name: str, assigned: Collection[str]) -> bool:
-    """Whether a name outlives the call, or is what optimizers call the state they keep of a parameter."""
+    """Whether a name outlives the call, or is what optimizers call what they keep of parameters."""
     return _lasting(name, assigned) or _STATE.fullmatch(name) is not None
 
 

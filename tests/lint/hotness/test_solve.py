@@ -678,9 +678,12 @@ def test_files_that_are_cold(path: str) -> None:
     assert heat_of({path: MODULE + "class A(nn.Module):\n    def forward(self): ...\n"}) == {}
 
 
-def test_cached_functions_are_cold() -> None:
+@pytest.mark.parametrize(
+    "decorator", ["functools.lru_cache", "_per_device_cache", "memoize", "utils.run_once"]
+)
+def test_cached_functions_are_cold(decorator: str) -> None:
     hot = heat_of(
-        "import functools, torch\n@functools.lru_cache\ndef table(): ...\n"
+        f"import functools, torch\n@{decorator}\ndef table(): ...\n"
         "class A(torch.nn.Module):\n    def forward(self):\n        table()\n"
     )
     assert list(hot) == ["m.A.forward"]
