@@ -637,7 +637,8 @@ def peer_verdicts(
 ) -> None:
     """A peer on the same pairs: each saved run of the old revision held against each of the new one."""
     runs, at_once = options.peer_runs, [options.kinds]
-    if peer.name == "pyperf":  # takes a minute or more for each name, and each in processes of its own
+    if peer.name == "pyperf":
+        # It takes a minute or more for each name, and each in processes of its own.
         runs, at_once = max(1, runs // 2), [[kind] for kind in options.kinds]
     for kinds in at_once:
         names = [f"{kind}~{case}~0" for case in (SAME, *SLOWER) for kind in kinds]

@@ -109,9 +109,8 @@ class GrownByCopy(Rule):
 
     ## What it does
 
-    Flags `self.seen = torch.cat([self.seen, x])` in hot code. Where the function uses `self.seen` for more
-    than its shape, dtype and device, it is a note: what is needed as one tensor after every call has to be
-    allocated in advance.
+    Flags `self.seen = torch.cat([self.seen, x])` in hot code. It is a note, but for a metric that only
+    collects: only the author knows when the parts are needed as one tensor.
 
     ## Why it costs
 
@@ -159,12 +158,19 @@ class GrownByCopy(Rule):
             f"`{place.text(target)}` is copied whole on every call to grow by one part, so each call "
             "copies more. Collect the parts in a list and join them once, or write into a "
             "preallocated tensor",
-            certainty="note" if _used_whole(target, node, place) else "sure",
+            certainty="sure"
+            if _of_a_metric(place) and not _used_whole(target, node, place)
+            else "note",
         )
 
 
 _ABOUT = frozenset({"device", "dtype", "is_cuda", "ndim", "shape"})
 _LIKE = frozenset({"to", "type_as"})
+
+
+def _of_a_metric(place: Place) -> bool:
+    """Whether the place is in the `update` of a metric of a known library, which computes later."""
+    return place.hot.reason.startswith("update of a") and place.hot.reason.endswith("Metric")
 
 
 def _used_whole(target: cst.BaseExpression, grown: cst.Assign, place: Place) -> bool:

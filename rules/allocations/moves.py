@@ -497,7 +497,10 @@ _PURE = (
 
 
 def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -> bool:
-    """Whether a value is computed from factories and numbers alone, by what every device can compute."""
+    """Whether a value is computed from factories and numbers alone, by what every device computes alike: no
+    doubles, and nothing that is rounded."""
+    if "double" in (shown := place.text(node)) or "float64" in shown:
+        return False
     node = without_casts(node)
     if depth == 0:
         return False
@@ -517,13 +520,15 @@ def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -
             return last not in RANDOM and place.argument(node, None, "device") is None
         parts = [a.value for a in node.args if a.keyword is None]
         receiver = place.receiver(node)
-        if last not in _PURE:
+        if last not in _PURE or last in _ROUNDED:
             return False
         if not name.startswith("torch."):
             if receiver is None:
                 return False
             parts.append(receiver)
     elif isinstance(node, cst.BinaryOperation):
+        if isinstance(node.operator, cst.Power | cst.Divide):
+            return False
         parts = [node.left, node.right]
     elif isinstance(node, cst.UnaryOperation):
         parts = [node.expression]

@@ -147,10 +147,10 @@ def _walked(node: cst.BaseExpression, place: Place, depth: int = 0) -> Certainty
     if not isinstance(node, cst.Call):
         return None
     last = place.last_name(node)
-    if last not in _WALKS and _NAMED.fullmatch(last):
-        return "note"  # `self.trainable_parameters()`
     if last in _WALKS:
         return None if place.name(node).startswith(("torch.", "inspect.")) else "sure"
+    if _NAMED.fullmatch(last) and "hyper" not in last:
+        return "note"  # `self.trainable_parameters()`
     if last in ("items", "values") and isinstance(node.func, cst.Attribute):
         table = node.func.value
         of_module = isinstance(table, cst.Call) and place.last_name(table) == "state_dict"

@@ -119,8 +119,10 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
             return _TENSOR
         total = around(parent, place)
         sums = [t.target for t in total.targets] if isinstance(total, cst.Assign) else []
-        if total is not None and any(_so_far(other, target, place) for target in sums):
-            return _summed(sums[0], total, place)
+        adds = isinstance(parent.operator, cst.Add | cst.Subtract)
+        grown = next((target for target in sums if adds and _so_far(other, target, place)), None)
+        if total is not None and grown is not None:
+            return _summed(grown, total, place)
         return ends(parent, place, depth)
     if isinstance(parent, cst.Comparison):
         parts = [parent.left, *(c.comparator for c in parent.comparisons)]
@@ -188,9 +190,14 @@ def _now_and_then(branch: cst.If, total: cst.BaseExpression, place: Place) -> bo
     """Whether a branch looks at a sum of several rounds: after so many of them, or it begins anew there."""
     return (
         place.usual(branch.test) is False
-        or "%" in place.text(branch.test)
         or any(
-            isinstance(n, cst.Assign) and any(place.same(t.target, total) for t in n.targets)
+            isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Modulo)
+            for n in nodes.walk(branch.test)
+        )
+        or any(
+            isinstance(n, cst.Assign)
+            and isinstance(n.value, cst.Integer | cst.Float)
+            and any(place.same(t.target, total) for t in n.targets)
             for n in nodes.walk(branch.body)
         )
     )

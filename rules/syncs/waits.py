@@ -313,8 +313,8 @@ def tensor_certainty(
     return "note" if figure else "maybe"
 
 
-_LOSS = re.compile(r"(?:\w+_)?(?:criterion|loss(?:_?(?:fn|func|fct|function))?)")
-_MODEL = re.compile(r"(?:\w+_)?(?:model|module|net|network|transformer|unet)")
+_LOSS = re.compile(r"_?(?:\w+_)?(?:criterion|loss_?(?:fn|func|fct|function))|_?loss")
+_MODEL = re.compile(r"_?(?:model|module|net|network|transformer|unet)")
 
 
 def _is_a_loss(node: cst.BaseExpression, place: Place) -> bool:
@@ -324,7 +324,10 @@ def _is_a_loss(node: cst.BaseExpression, place: Place) -> bool:
         if isinstance(held, cst.Name):
             held = place.value_of(held)
         if isinstance(held, cst.Call):
-            return _LOSS.fullmatch(place.last_name(held)) is not None
+            # What another package calls so may give numbers of NumPy's.
+            root = place.name(held).partition(".")[0]
+            ours = root == "torch" or root not in place.imports
+            return ours and _LOSS.fullmatch(place.last_name(held)) is not None
         if not isinstance(held, cst.Attribute) or held.attr.value != "loss":
             return False
         held = place.value_of(held.value) if isinstance(held.value, cst.Name) else held.value

@@ -353,15 +353,7 @@ def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
 
 
 def _stand_in(owners: Sequence[str]) -> bool:
-    """Whether classes stand in for one another, by their names: side by side in a module, with one stem, as
-    `BoxTransform` and `BoxTransformRotated`."""
+    """Whether classes stand in for one another, by their names: side by side in a module, all named after one
+    of them, as `BoxTransform` and `BoxTransformRotated`."""
     modules, names = zip(*(owner.split(":", 1) for owner in owners), strict=True)
-    shortest = min(map(len, names))
-    stem = max(_alike(names), _alike([name[::-1] for name in names]))
-    return len(set(modules)) == 1 and 2 * stem > shortest
-
-
-def _alike(names: Sequence[str]) -> int:
-    """How many letters names have in common from their beginning."""
-    differing = (i for i, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1)
-    return next(differing, min(map(len, names)))
+    return len(set(modules)) == 1 and all(name.startswith(min(names, key=len)) for name in names)

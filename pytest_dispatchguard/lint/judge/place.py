@@ -542,15 +542,18 @@ def _lambdas_in(loop: cst.CSTNode) -> list[tuple[frozenset[str], frozenset[int]]
     found = [node for node in nodes.walk(loop) if isinstance(node, cst.Lambda)]
     return [
         (
-            frozenset(
-                param.name.value
-                for params in (f.params.posonly_params, f.params.params, f.params.kwonly_params)
-                for param in params
-            ),
+            frozenset(_taken_by(f.params)),
             frozenset(map(id, nodes.walk(f.body))),
         )
         for f in found
     ]
+
+
+def _taken_by(given: cst.Parameters) -> Iterator[str]:
+    """The names of all parameters."""
+    stars = (star for star in (given.star_arg, given.star_kwarg) if isinstance(star, cst.Param))
+    for param in (*given.posonly_params, *given.params, *given.kwonly_params, *stars):
+        yield param.name.value
 
 
 def _changed_in(loop: cst.CSTNode) -> set[str]:

@@ -91,7 +91,9 @@ _INTERVAL = re.compile(
     re.IGNORECASE,
 )
 _COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
-_STATE = re.compile(r"(?:\w+_)?state|(?:param_?)?group")
+_STATE = re.compile(r"(?:\w+_)?state")
+_GROUP = re.compile(r"(?:param_?)?group")
+"""What optimizers call a table of settings, and of what they make once for them."""
 _CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?|_*(?:already_)?warned(?:_\w+)?", re.IGNORECASE)
 """What is looked up in it is filled in where it is missing, by whatever the branch calls."""
 _CACHED = re.compile(r"cache|memo(?![a-z])", re.IGNORECASE)
@@ -199,7 +201,7 @@ def _lasting(name: str, assigned: Collection[str]) -> bool:
 
 
 def _keeps(name: str, assigned: Collection[str]) -> bool:
-    """Whether a name outlives the call, or is what optimizers call what they keep of parameters."""
+    """Whether a name outlives the call, or is what optimizers call the state they keep of a parameter."""
     return _lasting(name, assigned) or _STATE.fullmatch(name) is not None
 
 
@@ -321,7 +323,8 @@ def _verdict_of_comparison(
     if isinstance(op, (ast.In, ast.NotIn)):
         name = _dotted(right).removesuffix(".__dict__")
         kept = _lasting(name, assigned) and _CACHE.fullmatch(name.rpartition(".")[2]) is not None
-        if kept or (name in assigned and _keeps(name, assigned)):
+        named = isinstance(left, ast.Constant) and _GROUP.fullmatch(name) is not None
+        if kept or (name in assigned and (named or _keeps(name, assigned))):
             return (True, False) if isinstance(op, ast.NotIn) else (False, True)
     if isinstance(op, (ast.Is, ast.IsNot)) and any(
         ("." in name or f"global {name}" in assigned) and name in assigned

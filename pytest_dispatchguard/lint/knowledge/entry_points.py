@@ -196,7 +196,8 @@ FORWARDS = re.compile(
     r"(?!_*(?:get|make|set|setup|build|create|init|register|patch|replace|wrap|override|restore|swap|test|check|"
     r"verify|compile|precompile|bench|benchmark|profile|export|trace|has|is|can|should|needs|supports|use|skip|"
     r"enable|disable|log|print|dump|save|load|convert|add|remove|insert|inject|find|parse|tune|autotune|warmup|"
-    r"fake|meta|mock|dummy|infer|plan|change|capture|prepare_for)_)_*(?:(?!\w+__)\w+_)?(?:forward|backward|fwd|bwd)"
+    r"fake|meta|mock|dummy|infer|plan|change|capture|prepare_for|fast|look|port|carry|step|move|count|estimate|"
+    r"reference|ref|naive|reset|unpatch|monkey|\w*flops?)_)_*(?:(?!\w+__)\w+_)?(?:forward|backward|fwd|bwd)"
 )
 """Names of functions that stand in for the `forward` of a module or a Function, or launch its kernels. Two
 underscores are what mmdeploy has in the names of those that stand in while a model is exported."""
@@ -204,7 +205,7 @@ STEPS = re.compile(
     r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction|inference|infer|"
     r"decode|decoding|generation|sampling|denoise|denoising|rollout|draft|verify)_"
     r"(?:step|batch|one_batch|one_step)|"
-    r"_?(?:generate|decode|sample|predict)_(?:next_)?tokens?|"
+    r"_?(?:generate|decode|sample|predict)_(?:token|next_tokens?)|"
     r"_?(?:run|process|do)_(?:training_|train_|validation_|eval_|test_|evaluation_)?(?:batch|step|iter|iteration)|"
     r"_?(?:train|eval|valid|test)_(?:one_)?(?:iter|iteration|minibatch|micro_?batch)|"
     r"_?forward_(?:backward_)?step|_?forward_backward(?:_\w+)?|_?run_iter|_?optimizer_step|"

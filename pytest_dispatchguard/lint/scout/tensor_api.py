@@ -287,7 +287,7 @@ def _calls_a_model(walk: Walk, reading: Reading, models: set[tuple[str, str]]) -
 def _beside(name: str, reading: Reading) -> tuple[str, str]:
     """What a name stands for: a method of the same class, or a function of the file."""
     root, dot, last = name.partition(".")
-    if name == reading.self_name:
+    if name == reading.self_name and name != "cls":
         return _place_of(reading)[0], "forward"
     if not dot:
         return "", name

@@ -380,8 +380,8 @@ def use(read: Read, place: Place) -> str:
             )
         return f"Accumulate on the device (`{total} += {more}`), and read `{total}` where it is logged."
     if isinstance(parent, cst.Assign) and ends(read.call, place) == {"sum"}:
-        total = place.short(parent.targets[0].target)
-        return f"Accumulate on the device, and read `{total}` where it is logged."
+        total, more = place.short(parent.targets[0].target), detached(read, place)
+        return f"Accumulate on the device (add `{more}`), and read `{total}` where it is logged."
     if isinstance(parent, cst.Call):
         last = place.last_name(parent)
         if last in _LOGGING or last.startswith(("log", "record", "report", "write", "track")):

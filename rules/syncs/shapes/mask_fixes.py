@@ -28,6 +28,8 @@ def selecting(
         return None
     new = for_all(node.value, mask, base, place)
     if isinstance(node, cst.AugAssign):
+        if new is None and added_to_all(node.value, place):
+            new = place.text(node.value)
         sign = place.text(node.operator).strip().removesuffix("=")
         linear = sign in "+-" or place.kind(node.value).what == "scalar"
         if new is None or sign not in ("+", "-", "*", "/") or not linear:
@@ -158,23 +160,42 @@ def _bracketed(node: cst.BaseExpression, source: str) -> str:
 
 
 def of_the_module(value: cst.BaseExpression, place: Place) -> bool:
-    """Whether a value is a parameter or buffer of the module or of a part of it, or a row of one, cast or
-    not: the same for every hit."""
+    """Whether a value is a parameter or buffer of the module, or a row of one, cast or not: the same for
+    every hit."""
+    value = _uncast(value)
+    if isinstance(value, cst.Subscript) and all(
+        isinstance(one.slice, cst.Index) and place.kind(one.slice.value).what == "scalar"
+        for one in value.slice
+    ):
+        return _of_a_part(value.value, place) or _own(value.value, place)
+    return _own(value, place)
+
+
+def added_to_all(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether what is added to hits is the weight of a part of the module: one row for all of them, as there
+    would have to be as many rows as hits otherwise."""
+    return _of_a_part(_uncast(value), place)
+
+
+def _uncast(value: cst.BaseExpression) -> cst.BaseExpression:
     while (
         isinstance(value, cst.Call)
         and isinstance(value.func, cst.Attribute)
         and value.func.attr.value in _CASTS
     ):
         value = value.func.value
-    if isinstance(value, cst.Subscript) and all(
-        isinstance(one.slice, cst.Index) and place.kind(one.slice.value).what == "scalar"
-        for one in value.slice
-    ):
-        value = value.value
-    if not isinstance(value, cst.Attribute):
-        return False
-    if value.attr.value in ("weight", "bias") and place.kind(value.value).what == "module":
-        return True
+    return value
+
+
+def _of_a_part(value: cst.BaseExpression, place: Place) -> bool:
+    return (
+        isinstance(value, cst.Attribute)
+        and value.attr.value in ("weight", "bias")
+        and place.kind(value.value).what == "module"
+    )
+
+
+def _own(value: cst.BaseExpression, place: Place) -> bool:
     owner, _, last = place.dotted(value).rpartition(".")
     return (
         bool(owner)

@@ -10,7 +10,7 @@ from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes
 
 from ..data_flow import sources, undefined_elsewhere
 from ..waits import RANDOM, indices, is_mask_by_name, mask_of, works_on_host
-from .mask_fixes import for_all, of_the_module, selecting
+from .mask_fixes import added_to_all, for_all, of_the_module, selecting
 
 
 class MaskWrite(Rule):
@@ -166,10 +166,12 @@ def _without_counting(
             )
         return "note", f"Compute it for all of `{base}` and select with `torch.where`."
     if operator != "=":
-        known = for_all(value, mask, place.dotted(target.value), place) is not None
+        one_row = added_to_all(value, place)
+        known = one_row or for_all(value, mask, place.dotted(target.value), place) is not None
         return (
             "sure" if known else "note",
-            f"Compute it for all of `{base}` and select with `torch.where`.",
+            f"Compute it for all of `{base}` and select with `torch.where`"
+            + (f", as `{place.short(value, 24)}` has one row for all hits." if one_row else "."),
         )
     selected, new = _selected_by(mask, value, place), "values" if base == "new" else "new"
     if selected:

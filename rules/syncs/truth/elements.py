@@ -24,7 +24,10 @@ def indexed_by_round(node: cst.BaseExpression, place: Place) -> str:
         around = [counted[name] for name in sorted(by & counted.keys())]
         if not around or not place.on_device(base) or not place.dotted(base):
             continue
-        if not all(place.invariant(base, loop) for loop in around):
+        stays = all(
+            place.invariant(base, loop) and _only_read(base, loop, place) for loop in around
+        )
+        if not stays or not _is_operand(found, node):
             return ""
         bases.add(place.text(base))
     others = (found for found in nodes.walk(node) if id(found) not in inside)
@@ -34,9 +37,43 @@ def indexed_by_round(node: cst.BaseExpression, place: Place) -> str:
     return next(iter(bases)) if len(bases) == 1 and not rest else ""
 
 
-def _taken_from(node: cst.Subscript) -> tuple[cst.BaseExpression, frozenset[str]]:
+def _is_operand(element: cst.Subscript, condition: cst.BaseExpression) -> bool:
+    """Whether a condition asks an element itself, or how it compares with something: a list of numbers
+    answers the same. Parts of a tensor have methods that a list lacks, and equal floats may differ as
+    doubles."""
+    inner: cst.BaseExpression = element
+    while isinstance(inner, cst.Subscript):
+        if any(isinstance(one.slice, cst.Slice) for one in inner.slice):
+            return False
+        inner = inner.value
+    if isinstance(condition, cst.Comparison):
+        sides = (condition.left, *(part.comparator for part in condition.comparisons))
+        ordered = all(
+            isinstance(
+                part.operator,
+                cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual,
+            )
+            for part in condition.comparisons
+        )
+        return ordered and any(side is element for side in sides)
+    return condition is element
+
+
+def _only_read(base: cst.BaseExpression, loop: cst.CSTNode, place: Place) -> bool:
+    """Whether a loop hands a tensor to nobody, and keeps no view of it, through which it could change."""
+    for found in nodes.walk(loop):
+        if isinstance(found, cst.Call) and any(place.same(a.value, base) for a in found.args):
+            return False
+        kept = found.value if isinstance(found, cst.Assign) else None
+        views = isinstance(kept, cst.Subscript | cst.Name)
+        if kept is not None and views and place.same(_taken_from(kept)[0], base):
+            return False
+    return True
+
+
+def _taken_from(node: cst.BaseExpression) -> tuple[cst.BaseExpression, frozenset[str]]:
     """What an element is taken from, and the names in its indices: `x`, and `i` and `j`, of `x[i][j]`."""
-    base: cst.BaseExpression = node
+    base = node
     by: frozenset[str] = frozenset()
     while isinstance(base, cst.Subscript):
         by = by.union(*(names_in(element) for element in base.slice))

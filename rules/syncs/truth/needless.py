@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Fix, Place, nodes
+from pytest_dispatchguard import Fix, Place
 
 from ...syntax import head_comment, small_statements
-from ..data_flow import ELEMENTWISE
 from ..waits import Asked, mask_of
 
 _COUNTS = frozenset({"sum", "count_nonzero"})
@@ -43,7 +42,7 @@ def without_asking(who: Asked, place: Place) -> Fix | None:
         branch,
         text,
         safety="unsafe",
-        message="Write without asking: where nothing is hit, nothing changes",
+        message="Write without asking: no value changes without hits, but autograd counts each write",
     )
 
 
@@ -68,13 +67,11 @@ def _reduced(
 
 
 def _writes_through(statement: cst.CSTNode, mask: cst.BaseExpression, place: Place) -> bool:
-    """Whether a statement changes only elements that a mask hits."""
-    if isinstance(statement, cst.AugAssign):
-        return _at_hits(statement.target, mask, place) and _defined_for_none(statement.value, place)
+    """Whether a statement fills elements that a mask hits, and waits for nothing itself."""
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
         if _at_hits(target, mask, place):
-            return _defined_for_none(statement.value, place)
+            return _is_number(statement.value, place)
         filled = _filled(statement.value, mask, place)
         return filled is not None and place.same(filled, target)
     if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
@@ -84,8 +81,8 @@ def _writes_through(statement: cst.CSTNode, mask: cst.BaseExpression, place: Pla
 
 
 def _at_hits(target: cst.BaseExpression, mask: cst.BaseExpression, place: Place) -> bool:
-    """Whether a target is what a mask hits of a tensor, or some of that."""
-    if not isinstance(target, cst.Subscript):
+    """Whether a target is what a mask hits of a tensor."""
+    if not isinstance(target, cst.Subscript) or len(target.slice) > 1:
         return False
     by = mask_of(target, place)
     return by is not None and place.same(by, mask)
@@ -99,17 +96,27 @@ def _filled(
         return None
     if place.last_name(call) in _FILLS:
         by, filled = place.argument(call, 0, "mask"), place.receiver(call)
+        value = place.argument(call, 1, "value")
     elif place.name(call) == "torch.where" and len(call.args) == 3:
-        by, filled = call.args[0].value, call.args[2].value
+        by, value, filled = (a.value for a in call.args)
     else:
         return None
+    plain = isinstance(value, cst.Name | cst.Attribute)
+    if value is None or not (plain or _is_number(value, place)):
+        return None  # nobody knows what it does, and costs, where nothing is hit
     return filled if by is not None and place.same(by, mask) else None
 
 
-def _defined_for_none(value: cst.BaseExpression, place: Place) -> bool:
-    """Whether a value can be worked out, and does nothing else, where no element is selected."""
-    return all(
-        place.last_name(call) in ELEMENTWISE
-        for call in nodes.walk(value)
-        if isinstance(call, cst.Call)
-    )
+def _is_number(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is a number that is there already, or a limit: `-1.0`, `self.eps`, `float("inf")`,
+    `torch.finfo(x.dtype).min`."""
+    if isinstance(value, cst.UnaryOperation):
+        return _is_number(value.expression, place)
+    if isinstance(value, cst.Call):
+        return place.name(value) == "float" and all(
+            isinstance(a.value, cst.SimpleString) for a in value.args
+        )
+    if isinstance(value, cst.Attribute) and isinstance(value.value, cst.Call):
+        return place.name(value.value) in ("torch.finfo", "torch.iinfo")
+    plain = isinstance(value, cst.Integer | cst.Float | cst.Name | cst.Attribute)
+    return plain and place.kind(value).what == "scalar"
