@@ -273,6 +273,8 @@ def main() -> None:
     elif not asked.repo and (asked.sets is None or sorted(asked.sets) == sorted(UNSEEN)):
         path = RESULTS.with_name("recall-unseen.json") if asked.sets else RESULTS
         write(found, reasons, left_out, path)
+    else:
+        print("no results written: they are of all repositories of the sets", file=sys.stderr)
 
 
 def write(

@@ -30,6 +30,14 @@ def test_tensors_count_where_a_body_was_walked() -> None:
     assert change.tensors
 
 
+def test_a_stand_in_for_a_forward_that_takes_tensors_now_is_a_new_root() -> None:
+    text = "import torch\ndef {}(x):\n    g()\n"
+    for name, change in (("gate_forward", None), ("f", Change([], [], {}, False, offers=True))):
+        old = scanned(text.format(name))
+        new = scanned(text.format(name) + "    x.unsqueeze(0)\n")
+        assert change_of(old, new, frozenset()) == change
+
+
 @pytest.mark.parametrize(
     ("text", "change"),
     [
