@@ -56,7 +56,7 @@ class CallFact:
 
     name: str
     """The callee as written, dotted: ``self.helper``, ``F.relu``, ``super().forward``,
-    ``tree.flatten``; ``?.update_state`` of ``made().update_state()``, where that name is a telling one."""
+    ``tree.flatten``; ``?.update_state`` of ``made().update_state()``, where the name is distinctive."""
     line: int
     loop: bool = False
     how: str = "call"

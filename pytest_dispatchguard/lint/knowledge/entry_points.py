@@ -199,8 +199,8 @@ FORWARDS = re.compile(
     r"fake|meta|mock|dummy|infer|plan|change|capture|prepare_for|fast|look|port|carry|step|move|count|estimate|"
     r"reference|ref|naive|reset|unpatch|monkey|\w*flops?)_)_*(?:(?!\w+__)\w+_)?(?:forward|backward|fwd|bwd)"
 )
-"""Names of functions that stand in for the `forward` of a module or a Function, or launch its kernels. Two
-underscores are what mmdeploy has in the names of those that stand in while a model is exported."""
+"""Names of functions that replace the `forward` of a module or a Function, or launch its kernels. Two
+underscores mark those that mmdeploy runs only while it exports a model."""
 STEPS = re.compile(
     r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction|inference|infer|"
     r"decode|decoding|generation|sampling|denoise|denoising|rollout|draft|verify)_"

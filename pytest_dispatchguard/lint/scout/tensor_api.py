@@ -230,7 +230,7 @@ def model_callers(walk: Walk) -> set[tuple[str, str]]:
 
 
 def called_by_forward(walk: Walk) -> set[tuple[str, str]]:
-    """The methods that the `forward` of their own class calls: all of them is hot then, not only their
+    """What the `forward` of a class calls beside it: the whole of such a function is hot, not only its
     loops."""
     return {
         _beside(name, reading)
