@@ -159,9 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def added(scratch: Path, pairs: int) -> dict[str, Any]:
     """Milliseconds that the plugin adds to a run that does not use it."""
-    folder = scratch / "trivial"
-    folder.mkdir()
-    (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n", encoding="utf-8")
+    folder = trivial(scratch)
     without = ("-p", "no:dispatchguard")
     others = sorted({e.name for e in entry_points(group="pytest11")} - {"dispatchguard"})
     common = [word for name in others for word in ("-p", f"no:{name}")]
@@ -179,6 +177,14 @@ def added(scratch: Path, pairs: int) -> dict[str, Any]:
     taken_ms = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
     figures["children"] = compared(*([pair[side] for pair in taken_ms] for side in (0, 1)))
     return {"pairs": pairs, **figures}
+
+
+def trivial(scratch: Path) -> Path:
+    """A folder with one test that does nothing."""
+    folder = scratch / "trivial"
+    folder.mkdir(parents=True)
+    (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n", encoding="utf-8")
+    return folder
 
 
 def by_turns(
@@ -200,9 +206,7 @@ def by_turns(
 
 def by_other(scratch: Path, python: str, pairs: int) -> tuple[str, dict[str, Any]]:
     """The version of another interpreter, and what the plugin adds with it, by the clock."""
-    folder = scratch / "trivial"
-    folder.mkdir(parents=True)
-    (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n", encoding="utf-8")
+    folder = trivial(scratch)
     asked = [python, "-c", "import platform; print(platform.python_version())"]
     done = subprocess.run(asked, check=False, capture_output=True, text=True)
     if done.returncode:

@@ -46,6 +46,14 @@ PART = "[]"
 """Behind the name of a call in `FunctionFact.hinges`: a part of what it gives."""
 UNNAMED = "?"
 """In `CallFact.name`, what a method is called on that has no name: the result of a call, an element."""
+_SHORT_NAME = 8
+
+
+def is_distinctive(method: str) -> bool:
+    """Whether two definitions hardly share the name of a method by chance: a long one, of several words."""
+    return len(method) > _SHORT_NAME and "_" in method.strip("_")
+
+
 SOMETHING = "..."
 """The word for one that is not None, whatever it is."""
 

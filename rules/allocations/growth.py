@@ -174,17 +174,16 @@ def _of_a_metric(place: Place) -> bool:
 
 
 def _used_whole(target: cst.BaseExpression, grown: cst.Assign, place: Place) -> bool:
-    """Whether the function does more with what has grown than let it grow, and ask what it is like."""
+    """Whether the function does more with what has grown than let it grow, and read its shape or dtype."""
+    body = list(nodes.walk(place.function.body))
     growing = set(map(id, nodes.walk(grown)))
-    for found in nodes.walk(place.function.body):
-        if isinstance(found, cst.AssignTarget):
-            growing.add(id(found.target))
+    growing.update(id(found.target) for found in body if isinstance(found, cst.AssignTarget))
     return any(
         id(found) not in growing
         and type(found) is type(target)
         and place.same(found, target)
         and not _asks_about(found, place)
-        for found in nodes.walk(place.function.body)
+        for found in body
     )
 
 

@@ -23,7 +23,7 @@ from pytest_dispatchguard.lint.callgraph.name_resolution import (
 )
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.callgraph.symbols import Symbol, Symbols
-from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
+from pytest_dispatchguard.lint.facts import CallFact, FunctionFact, is_distinctive
 from pytest_dispatchguard.lint.knowledge.cold_names import TEST_PATHS
 
 PROPERTIES = frozenset(
@@ -318,25 +318,12 @@ def _add_method(project: Project, symbol: Symbol, name: str, loop: bool, add: Ad
             add(found.id, loop)
 
 
-def is_telling(name: str) -> bool:
-    """Whether the last part of a dotted name is so special that two definitions hardly share it by
-    chance."""
-    root, dot, _ = name.partition(".")
-    method = name.rpartition(".")[2]
-    return not (
-        not dot
-        or root == "super()"
-        or len(method) <= 8
-        or "_" not in method.strip("_")
-        or method.startswith("__")
-    )
-
-
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     """The methods with a rare name in one family of classes, for a call on an object of unknown type."""
-    if not is_telling(name):
-        return []
+    root, dot, _ = name.partition(".")
     method = name.rpartition(".")[2]
+    if not dot or root == "super()" or method.startswith("__") or not is_distinctive(method):
+        return []
     package = scope.module.partition(".")[0]
     owners = [
         owner

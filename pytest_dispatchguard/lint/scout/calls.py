@@ -14,6 +14,7 @@ from pytest_dispatchguard.lint.facts import (
     SIZED_METHODS,
     UNNAMED,
     CallFact,
+    is_distinctive,
 )
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.scout.state import (
@@ -109,7 +110,7 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         if name:
             note_call(walk, name, how, node)
             reading.arguments.setdefault(name, []).append(arguments)
-        elif len(last) > 8 and "_" in last.strip("_") and last not in words.TENSOR_METHODS:
+        elif is_distinctive(last) and last not in words.TENSOR_METHODS:
             note_call(walk, f"{UNNAMED}.{last}", how, node)
         if owner.type == "identifier":
             if name.startswith("math."):

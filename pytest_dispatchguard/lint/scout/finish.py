@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import CPU, PART, CallFact, FileFacts, FunctionFact, Value
+from pytest_dispatchguard.lint.facts import (
+    CPU,
+    PART,
+    CallFact,
+    FileFacts,
+    FunctionFact,
+    Value,
+    is_distinctive,
+)
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.knowledge.cold_branches import names_in
 from pytest_dispatchguard.lint.scout.arguments import forms, origin
@@ -200,7 +208,7 @@ def _leads_on(walk: Walk, reading: Reading, root: str, last: str, own_package: s
         if bound:
             fact.locals[root] = bound
             return True
-        return len(last) > 8 and "_" in last.strip("_")
+        return is_distinctive(last)
     target = walk.imports.get(root)
     if target is not None:
         top = target.partition(".")[0]

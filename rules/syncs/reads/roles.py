@@ -379,7 +379,8 @@ def use(read: Read, place: Place) -> str:
                 f"{more}`), and read it where it is logged."
             )
         return f"Accumulate on the device (`{total} += {more}`), and read `{total}` where it is logged."
-    if isinstance(parent, cst.Assign) and ends(read.call, place) == {"sum"}:
+    alone = isinstance(parent, cst.Assign) and len(parent.targets) == 1
+    if isinstance(parent, cst.Assign) and alone and ends(read.call, place) == {"sum"}:
         total, more = place.short(parent.targets[0].target), detached(read, place)
         return f"Accumulate on the device (add `{more}`), and read `{total}` where it is logged."
     if isinstance(parent, cst.Call):
