@@ -10,9 +10,19 @@ from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..syntax import assigned_once
 from .constant_fixes import filled, kept
-from .data import COPIED, FACTORIES, FROM_DATA, LEGACY_CLASSES, is_constant, is_constant_table
+from .data import (
+    COMPUTED,
+    COPIED,
+    FACTORIES,
+    FROM_DATA,
+    LEGACY_CLASSES,
+    is_constant,
+    is_constant_table,
+)
 from .devices import device_of, is_device, move_target
 from .uses import is_for_nothing, is_kept, is_written_to, loads
+
+_COMPUTED = COMPUTED | {"eye"}
 
 
 def _only_iterated(node: cst.Call, place: Place) -> bool:
@@ -49,7 +59,8 @@ class ConstantTensorBuiltPerCall(Rule):
     ## What it does
 
     Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are literals in the call,
-    or in a tuple that never changes.
+    or in a tuple that never changes. What factories compute on the device of constants, or of settings of
+    the module (`torch.arange(self.bins, device=x.device)`), is a note.
 
     ## Why it costs
 
@@ -89,13 +100,22 @@ class ConstantTensorBuiltPerCall(Rule):
     also_compiled = False
     origin = "diffusers#13406"
     looks_for = Call(
-        "tensor", "as_tensor", "asarray", "new_tensor", *LEGACY_CLASSES, "Tensor", place="torch"
+        "tensor",
+        "as_tensor",
+        "asarray",
+        "new_tensor",
+        *LEGACY_CLASSES,
+        "Tensor",
+        *_COMPUTED,
+        place="torch",
     )
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A table of constants that nothing changes afterwards."""
         name = place.name(node)
+        if place.last_name(node) in _COMPUTED:
+            return self._computed(node, place)
         if place.last_name(node) == "new_tensor":
             source = place.receiver(node)
             if source is None or not place.is_tensor(source):
@@ -129,6 +149,25 @@ class ConstantTensorBuiltPerCall(Rule):
             else filled(node, data, place) or kept(node, data, place),
         )
 
+    def _computed(self, node: cst.Call, place: Place) -> Finding | None:
+        """What a factory computes on the device of numbers that are the same in every call."""
+        if not place.is_torch(node, *_COMPUTED) or place.argument(node, None, "out") is not None:
+            return None
+        given = [
+            a.value for a in node.args if a.keyword is None or a.keyword.value not in _SETTINGS
+        ]
+        if not given or not all(not a.star for a in node.args):
+            return None
+        if device_of(node, place) is None or not all(_is_set(one, place) for one in given):
+            return None
+        if is_kept(node, place) or is_written_to(node, place) or is_for_nothing(place):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` computes the same constant on every call; {where_to_keep(place)}",
+            certainty="note",
+        )
+
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
         if not isinstance(data, cst.Name | cst.Attribute):
             return False
@@ -137,6 +176,24 @@ class ConstantTensorBuiltPerCall(Rule):
             return set(place.attribute_values(last)) == {"tuple"}
         constant = not owner and place.assignments(last) == 0 and last.isupper()
         return constant and set(place.global_values(last)) in ({"tuple"}, {"list"})
+
+
+_SETTINGS = frozenset({"device", "dtype", "layout", "pin_memory"})
+
+
+def _is_set(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is computed of numbers that are written down, and of settings of the module."""
+    if isinstance(node, cst.BinaryOperation):
+        return _is_set(node.left, place) and _is_set(node.right, place)
+    if isinstance(node, cst.UnaryOperation):
+        return _is_set(node.expression, place)
+    if isinstance(node, cst.Call) and place.name(node) == "int" and len(node.args) == 1:
+        return _is_set(node.args[0].value, place)
+    if isinstance(node, cst.Attribute):
+        written = place.dotted(node)
+        setting = place.in_module and place.self_name and written.startswith(f"{place.self_name}.")
+        return bool(setting) and not place.kind(node).maybe_tensor
+    return is_constant(node)
 
 
 def _stays_on_host(node: cst.Call, place: Place) -> bool | None:

@@ -25,11 +25,12 @@ LEGACY_CLASSES = {
 }
 FILLED = frozenset({"zeros", "ones", "empty", "eye", "full"})
 """Factories that give the same on every device, in every dtype."""
-_COMPUTED = frozenset(
+COMPUTED = frozenset(
     "arange linspace logspace tril_indices triu_indices hann_window hamming_window blackman_window".split()
 )
+"""Factories that compute numbers."""
 RANDOM = frozenset({"rand", "randn", "randint", "randperm", "normal"})
-FACTORIES = frozenset(f"torch.{n}" for n in FILLED | _COMPUTED | RANDOM)
+FACTORIES = frozenset(f"torch.{n}" for n in FILLED | COMPUTED | RANDOM)
 LIKE = frozenset(f"torch.{n}_like" for n in ("zeros", "ones", "empty", "full", *RANDOM))
 """Factories that follow another tensor."""
 _CASTS = frozenset("long int short byte bool float half double bfloat16".split())
@@ -105,3 +106,15 @@ def data_argument(call: cst.Call, place: Place) -> cst.BaseExpression | None:
 COPIED = frozenset(
     {"torch.from_numpy", "torch.Tensor", *(f"torch.{name}" for name in LEGACY_CLASSES)}
 )
+
+
+def is_legacy_of_sizes(call: cst.Call, place: Place) -> bool:
+    """Whether a call makes a tensor on the CPU of given sizes, with whatever numbers were in its memory:
+    `torch.FloatTensor(8, 4)`."""
+    sizes = [a.value for a in call.args if a.keyword is None and not a.star]
+    return (
+        place.name(call) in COPIED - {"torch.from_numpy"}
+        and 0 < len(sizes) == len(call.args)
+        and not any(isinstance(one, cst.List | cst.Tuple | cst.ListComp) for one in sizes)
+        and (len(sizes) > 1 or is_number(sizes[0], place))
+    )

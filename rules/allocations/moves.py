@@ -16,6 +16,7 @@ from .data import (
     LIKE,
     RANDOM,
     Safety,
+    is_legacy_of_sizes,
     is_number,
     without_casts,
 )
@@ -33,6 +34,8 @@ _OF_ONE = frozenset(
 """Functions and methods that compute from one tensor, and numbers, the same on every device."""
 _ROUNDED = frozenset("exp log sin cos rsqrt pow cumsum".split())
 """Those that a device may round differently."""
+_FILLING = frozenset({"fill_", "zero_"})
+_DRAWING = frozenset({"bernoulli_", "exponential_", "normal_", "random_", "uniform_"})
 _LONGEST = 12
 """Expressions behind one another that are followed."""
 _OTHER_DRAWS = "; the device's generator may draw different numbers from the CPU's"
@@ -71,10 +74,10 @@ def _operand(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | Non
     if isinstance(node, cst.Call):
         of_torch = place.name(node).startswith("torch.")
         last = place.last_name(node)
-        if last not in (_OF_ONE if of_torch else _RESHAPING | _OF_ONE):
+        if last not in (_OF_ONE if of_torch else _RESHAPING | _OF_ONE | _FILLING | _DRAWING):
             return None
         others = node.args[1:] if of_torch else node.args
-        if last in _OF_ONE and not all(is_number(a.value, place) for a in others):
+        if last not in _RESHAPING and not all(is_number(a.value, place) for a in others):
             return None
         given = node.args[0].value if node.args and not node.args[0].star else None
         return given if of_torch else place.receiver(node)
@@ -125,13 +128,21 @@ def _end(node: cst.BaseExpression, place: Place) -> Span | None:
     return Span(at.line, column, at.line, column)
 
 
+def _is_drawn(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a tensor is filled with random numbers on the way."""
+    return any(
+        isinstance(one, cst.Call) and place.last_name(one) in _DRAWING for one in nodes.walk(node)
+    )
+
+
 class FactoryThenMove(Rule):
     """A tensor is made on the CPU and moved to the device at once.
 
     ## What it does
 
-    Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)` and the same with
-    names, views, casts, `triu`, `exp` and arithmetic with numbers between, when nothing else is done with the
+    Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)`,
+    `torch.FloatTensor(n, m).to(device)` and the same with names, views, casts, `triu`, `exp`, `fill_` and
+    arithmetic with numbers between, when nothing else is done with the
     tensor on the CPU. Rows that are picked by `torch.randperm(n)` of the CPU are a note: the index is copied
     to where the rows are. `torch.zeros_like(x).to(device)` is
     a note where nothing says that `x` is on the CPU.
@@ -185,12 +196,15 @@ class FactoryThenMove(Rule):
         if given & {"out", "pin_memory"}:
             return None
         seeded = bool(given & {"generator", "requires_grad"})
+        drawn = _is_drawn(receiver, place)
         arguments = self._arguments(node, factory, place)
         if arguments is None:
             return None
         name = place.text(factory.func)
-        fix = None
-        if _reshaped(receiver, place) is factory and arguments and not seeded:
+        fix, legacy = None, is_legacy_of_sizes(factory, place)
+        if legacy or drawn:
+            pass  # other numbers, or another factory
+        elif _reshaped(receiver, place) is factory and arguments and not seeded:
             fix = self._fix(node, receiver, factory, arguments, place)
         elif not seeded:
             fix = self._placed(node, factory, place)
@@ -203,9 +217,13 @@ class FactoryThenMove(Rule):
         return place.finding(
             node,
             f"`{name}(…)` is made {where} and then moved by `.{last}(…)`, {waits}; "
-            f"pass {self._given(node, place)} to the factory instead"
+            + (
+                "make it there with `torch.empty(…, device=…)`"
+                if legacy
+                else f"pass {self._given(node, place)} to the factory instead"
+            )
             + self._unless(given)
-            + self._other_numbers(factory, place),
+            + self._other_numbers(factory, drawn, place),
             certainty="note" if seeded or elsewhere else "sure",
             fix=fix,
         )
@@ -227,7 +245,7 @@ class FactoryThenMove(Rule):
                 node,
                 f"`{place.name(made)}(…)` is made on the CPU, and `{place.short(node)}` copies it to where "
                 "the tensor is, and waits for that copy; pass `device=` to it"
-                + self._other_numbers(made, place),
+                + self._other_numbers(made, False, place),
                 certainty="note",
             )
         return None
@@ -245,9 +263,9 @@ class FactoryThenMove(Rule):
             return " if its generator belongs to the device"
         return " if the tensor itself may be the leaf" if "requires_grad" in given else ""
 
-    def _other_numbers(self, factory: cst.Call, place: Place) -> str:
+    def _other_numbers(self, factory: cst.Call, drawn: bool, place: Place) -> str:
         """What becomes different where the factory takes the device."""
-        if place.last_name(factory).removesuffix("_like") not in RANDOM:
+        if not drawn and place.last_name(factory).removesuffix("_like") not in RANDOM:
             return ""
         return "; the device's generator then draws the numbers, so the same seed gives different values"
 
@@ -281,7 +299,7 @@ class FactoryThenMove(Rule):
             return node
         if isinstance(node, cst.Call) and place.name(node) in LIKE and node.args:
             return node
-        return None
+        return node if isinstance(node, cst.Call) and is_legacy_of_sizes(node, place) else None
 
     def _arguments(self, node: cst.Call, factory: cst.Call, place: Place) -> str | None:
         """What the factory has to be given; empty where the author must say, None where nothing is wrong."""

@@ -95,7 +95,7 @@ class ParameterLoop(Rule):
             sure, each = "note", "tensor"
         if sure is None or _knows_lists(place):
             return None
-        first, count = launches[0], len(launches)
+        first, count = next((one for one in launches if one.sends), launches[0]), len(launches)
         what = f"`{first.shown}`"
         if count > 1:
             what += f" and {count - 1} more operation{'' if count == 2 else 's'}"
@@ -117,6 +117,8 @@ class _Launch:
     instead: str
     listed: bool = True
     """Whether there is a function for lists that does just that."""
+    sends: bool = False
+    """Whether it sends a message to other processes, which is the dearest."""
 
 
 def _update(node: cst.CSTNode, method: str) -> _Launch:
@@ -274,7 +276,7 @@ def _reduced(statement: cst.BaseSmallStatement, own: Set[str], place: Place) -> 
         collective = last in _COLLECTIVES and name.startswith("torch.distributed.")
         if collective and any(_is_of(one, own) for one in given):
             instead = "flatten them into one buffer, and call it once for all"
-            return _Launch(call, place.short(call), instead, listed=False)
+            return _Launch(call, place.short(call), instead, listed=False, sends=True)
     return None
 
 

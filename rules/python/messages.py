@@ -21,8 +21,8 @@ class EagerLogText(Rule):
     """The text of a log call is formatted before the logger checks its level.
 
     ## What it does
-    Flags f-strings, `%` and `str.format` as the message of `logger.debug` and `logger.info` in hot
-    functions.
+    Flags f-strings, `%` and `str.format` as the message of `logger.debug` in hot functions. The same of
+    `logger.info` is a note, as most programs show it, and so is what is under a condition.
 
     ## Why it costs
     The text is formatted on every call, and thrown away when the level is off. Formatting a tensor takes
@@ -63,7 +63,8 @@ class EagerLogText(Rule):
             node,
             f"{how} formats the text on every call, even while `{place.text(node.func)}` is off. "
             "Pass the values to the logger, which formats them only if the level is enabled",
-            certainty="note" if place.conditions else "sure",
+            # At `info`, most programs want the text.
+            certainty="note" if place.conditions or place.last_name(node) == "info" else "sure",
             fix=lazy_call(node, place),
             dry=_is_dry(_shown(first.value), place),
         )

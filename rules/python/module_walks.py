@@ -170,7 +170,7 @@ class ModuleTreeWalk(Rule):
     ## What it does
     Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules
     in hot functions, `next(self.parameters()).dtype` among them. A loop over them once per step is a
-    note.
+    note, and so is one over those of an attribute of which only that call says that it is a module.
 
     ## Why it costs
     The walk visits every submodule through nested Python generators and remembers what it has seen:
@@ -206,7 +206,7 @@ class ModuleTreeWalk(Rule):
         if receiver is None or place.function.name.value in _WALKS:
             return None
         if not place.per_call:
-            return self._per_step(node, receiver, place)
+            return self._looped(node, receiver, "in every step", place)
         if place.last_name(node).endswith("buffers") and (
             may_return_before(place) or isinstance(place.parent(node), cst.Call)
         ):
@@ -214,7 +214,8 @@ class ModuleTreeWalk(Rule):
             return None
         of_self = is_self(receiver, place) and place.in_module
         if not of_self and place.kind(receiver).what not in ("module", "modules"):
-            return None
+            unknown = place.kind(receiver).what == "unknown"
+            return self._looped(node, receiver, "on every call", place) if unknown else None
         if not of_self and not _is_attribute_of_self(receiver, place):
             return None  # a module that is handed in has no owner here who could keep a list of it
         shown = place.text(node)
@@ -240,11 +241,11 @@ class ModuleTreeWalk(Rule):
             certainty="note" if _handed_on(node, place) else path_certainty(place),
         )
 
-    def _per_step(
-        self, node: cst.Call, receiver: cst.BaseExpression, place: Place
+    def _looped(
+        self, node: cst.Call, receiver: cst.BaseExpression, when: str, place: Place
     ) -> Finding | None:
-        """A loop over all modules of what an object holds, once per step: beside a step it is little, and
-        grows with the model."""
+        """A loop over all modules of what an object holds: once per step it is little beside the step, and
+        grows with the model; per call, what the object holds may be anything."""
         looped = isinstance(place.statement, cst.For) and place.statement.iter is node
         held = place.in_module and is_self(receiver, place)
         if not looped or not (held or _is_attribute_of_self(receiver, place)):
@@ -254,7 +255,7 @@ class ModuleTreeWalk(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` walks the module tree in Python in every step, about a "
+            f"`{place.text(node)}` walks the module tree in Python {when}, about a "
             "microsecond per module. Keep a list of the modules or parameters that the loop changes",
             certainty="note",
         )

@@ -11,7 +11,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Certainty, Finding, Place, nodes, weaker
 
-from ..syntax import called_name, clauses, is_word, last_small, small_statements
+from ..syntax import called_name, clauses, is_word, last_small, names_in, small_statements
 
 READS = ("item", "tolist", "int", "float", "complex")
 """Last names of calls that bring the value of a tensor to Python."""
@@ -249,7 +249,31 @@ def read_of(call: cst.Call, place: Place) -> Read | None:
         return None
     if certainty is None or waits_inside(tensor, place):
         return None
+    if is_of_grid(tensor, place):
+        certainty = weaker(certainty, "note")
     return Read(call, tensor, last, certainty)
+
+
+_GRID = re.compile(r"(?:^|[._])grid_?(?:thw|hw|sizes?|shapes?)s?(?:$|[._\[])|_thw(?:$|[._\[])")
+
+
+def is_of_grid(node: cst.BaseExpression, place: Place, depth: int = 2) -> bool:
+    """Whether a value comes from the grid sizes of images, by their name (`image_grid_thw`). The processors
+    that make them leave them on the CPU, and only some projects move them to a device."""
+    for name in nodes.names_in(node):
+        written = name.value
+        if _GRID.search(written):
+            return True
+        for loop in place.loops:
+            for clause in clauses(loop) if isinstance(loop, cst.BaseComp) else (loop,):
+                if isinstance(clause, cst.For | cst.CompFor) and written in names_in(clause.target):
+                    return is_of_grid(clause.iter, place, depth - 1) if depth else False
+        held = place.value_of(name) if depth else None
+        if held is not None and is_of_grid(held, place, depth - 1):
+            return True
+    return any(
+        isinstance(one, cst.Attribute) and _GRID.search(one.attr.value) for one in nodes.walk(node)
+    )
 
 
 def only_torch(place: Place) -> bool:

@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests, path_of
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.hotness.profile import Observed
+from pytest_dispatchguard.lint.hotness.public_api import sets_up
 from pytest_dispatchguard.lint.knowledge.cold_names import COPIED_PATHS
 from pytest_dispatchguard.lint.knowledge.entry_points import (
     FORWARDS,
@@ -33,6 +34,9 @@ processors have no common base class."""
 
 _OFTEN = 1.5
 """Calls a step from which a function counts as called more than once in each."""
+
+
+_HOOK = "a hook that torch calls"
 
 
 class Root(NamedTuple):
@@ -100,17 +104,25 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
             yield Root(forward, "forward of a class with modules or parameters")
 
 
-def _step_roots(project: Project) -> Iterator[Root]:
-    """The methods that a training loop calls in every step, on classes with both `backward` and `step`."""
+def _paired_roots(project: Project) -> Iterator[Root]:
+    """The methods that others call in every step, on classes that are no modules: `backward` and `step`, or
+    `forward` and `backward`."""
     for class_id in project.definers.get("backward", ()):
-        owner = method_owner(project, class_id, "step")
-        if owner and not any(known.module for _, known in families(project, class_id, {})):
-            for method in ("backward", "step"):
-                yield Root(
-                    f"{method_owner(project, class_id, method)}.{method}",
-                    f"{method} of a class with both backward and step",
-                    "step",
-                )
+        if any(known.module for _, known in families(project, class_id, {})):
+            continue
+        if owner := method_owner(project, class_id, "step"):
+            for target in (f"{class_id}.backward", f"{owner}.step"):
+                method = target.rpartition(".")[2]
+                yield Root(target, f"{method} of a class with both backward and step", "step")
+        path = project.modules[class_id.partition(":")[0]]
+        if (
+            f"{class_id}.forward" in project.functions
+            and imports_torch(project.files[path])
+            and not in_tests(project, f"{class_id}.forward")
+        ):
+            for method in ("forward", "backward"):
+                reason = f"{method} of a class with both forward and backward"
+                yield Root(f"{class_id}.{method}", reason)
 
 
 def _takes_steps(project: Project, function_id: str, last: str) -> bool:
@@ -177,8 +189,7 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                 yield Root(function_id, "a forward, by its name")
             for call in fact.calls:
                 if call.how.startswith("hook") and not in_tests(project, function_id):
-                    for target in _handed_over(project, function_id, fact, call):
-                        yield Root(target, "a hook that torch calls")
+                    yield from _handed_over(project, function_id, fact, call)
 
 
 def _described(project: Project, function_id: str) -> str:
@@ -188,16 +199,19 @@ def _described(project: Project, function_id: str) -> str:
 
 def _handed_over(
     project: Project, function_id: str, fact: FunctionFact, call: CallFact
-) -> Iterator[str]:
-    """The functions that are registered with torch as hooks."""
+) -> Iterator[Root]:
+    """The functions that are registered with torch as hooks, and those that are put in place of operations."""
     scope = scope_of(project, function_id)
     for thing in symbols_called(project, scope, fact, call.name):
         if thing.kind != "function":
             continue
         if call.how == "hook-factory":
-            yield from returned_functions(project, thing.id)
-        else:
-            yield thing.id
+            for target in returned_functions(project, thing.id):
+                yield Root(target, _HOOK)
+        elif call.how == "hook":
+            yield Root(thing.id, _HOOK)
+        elif not sets_up(thing.id):
+            yield Root(thing.id, "put in place of an operation")
 
 
 def _is_copied(project: Project, function_id: str) -> bool:
@@ -220,7 +234,7 @@ def find_roots(
     for root in library_roots(project, extra):
         if not _trains(project, root.target) and not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
-    for root in (*_other_roots(project, coldness), *_step_roots(project)):
+    for root in (*_other_roots(project, coldness), *_paired_roots(project)):
         if not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
     return [roots[target] for target in sorted(roots)]

@@ -201,6 +201,12 @@ FORWARDS = re.compile(
 )
 """Names of functions that replace the `forward` of a module or a Function, or launch its kernels. Two
 underscores mark those that mmdeploy runs only while it exports a model."""
+OPERATIONS = re.compile(
+    r"(?:^|_)(?:attn|attention|sdpa|rope|rotary|(?:rms|layer|batch|group)_?norm|softmax|cross_entropy|entropy|"
+    r"mlp|moe|experts?|gelu|silu|swiglu|geglu|relu|matmul|gemm|mm|linear|conv\dd?|embed|embedding|dropout|"
+    r"einsum|logits|scan|loss)(?:_|\d|$)"
+)
+"""Names, or parts of them, of functions that compute something in a `forward`."""
 STEPS = re.compile(
     r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction|inference|infer|"
     r"decode|decoding|generation|sampling|denoise|denoising|rollout|draft|verify)_"

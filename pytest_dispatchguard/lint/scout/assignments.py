@@ -5,6 +5,7 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.scout.calls import note_patch
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
     Walk,
@@ -112,6 +113,8 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
                 )
         else:
             visit(walk, parts[0])
+            if value is not None:
+                note_patch(walk, target, value)
     elif kind == "subscript":
         ask_index(walk, target, "setitem")
         if any(

@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.facts import (
     is_distinctive,
 )
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
+from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, OPERATIONS
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
     Reading,
@@ -271,6 +272,8 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
     if last in words.HOOKS:
         for handed in given if last == "saved_tensors_hooks" else given[:1]:
             _note_hook(walk, handed)
+    if last == "step" and first.type == "identifier" and text(walk.source, first) in reading.nested:
+        _note_hook(walk, first)  # a closure that the optimizer calls
     if last in words.TYPE_TESTS and first.type == "identifier":
         name = text(walk.source, first)
         reading.tested.add(name)
@@ -311,6 +314,28 @@ def _note_hook(walk: Walk, handed: Node) -> None:
     name = dotted(walk.source, handed)
     if name and walk.reading.fact is not None:
         walk.reading.hooks.append(CallFact(name, handed.start_point[0] + 1, False, how))
+
+
+def note_patch(walk: Walk, target: Node, value: Node) -> None:
+    """Notes a function that is put in place of an operation, by its name, of a module or class that is
+    imported, or of a `forward`."""
+    owner, _, last = dotted(walk.source, target).rpartition(".")
+    if walk.reading.fact is None or not owner:
+        return
+    imported = owner.partition(".")[0] in walk.imports
+    if not FORWARDS.fullmatch(last) and not (imported and OPERATIONS.search(last)):
+        return
+    if value.type == "call":
+        callee, arguments = value.named_children[0], value.named_children[-1]
+        given = arguments.named_children if arguments.type == "argument_list" else []
+        wraps = dotted(walk.source, callee).rpartition(".")[2] in ("MethodType", "partial")
+        if not wraps or not given:
+            return
+        value = given[0]
+    name = dotted(walk.source, value)
+    if name:
+        place = value.start_point[0] + 1
+        walk.reading.hooks.append(CallFact(name, place, False, "hook-patch"))
 
 
 def _note_registration(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:

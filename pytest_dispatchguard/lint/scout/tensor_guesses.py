@@ -186,17 +186,28 @@ def ask_looped(walk: Walk, node: Node) -> None:
 
 
 _SELECTING = ("narrow", "select")
+_PIECE = re.compile(
+    r"\[[^\[\]]{0,80}?(?:[a-z_]\w{0,40}[^\[\],\"']{0,40}:|:[^\[\],\"']{0,40}[a-z_])"
+)
+"""Brackets around a piece whose beginning or end has a name: ``x[start:end]``, ``x[:, :n]``."""
+_TAKEN_APART = re.compile(r"(?:\b|_)(?:split|unbind)\(")
 
 
 def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> None:
     """Notes that what runs in each round of a loop, from `start` to `end`, may take an element by the number
-    of the round."""
-    if right.type != "call" or text(walk.source, right.named_children[0]) != "range":
-        return
+    of the round, or a piece of something."""
     looks = walk.reading.looks
     if "counted" in looks:
         return
     written = walk.source[start:end].decode("utf-8", "replace")
+    if _PIECE.search(written) or _TAKEN_APART.search(text(walk.source, right)):
+        looks.add("counted")
+        return
+    over = text(walk.source, right.named_children[0]) if right.type == "call" else ""
+    if over == "enumerate" and left.named_child_count == 2:
+        left = left.named_children[0]
+    elif over != "range":
+        return
     if any(word in written for word in _SELECTING) or left.type != "identifier":
         looks.add("counted")
         return

@@ -94,7 +94,8 @@ class PythonExtremumOfTensors(Rule):
 
 
 def _a_bound(node: cst.Call, place: Place) -> bool:
-    """Whether what is chosen is given to `range`, a factory of torch, or Python's own arithmetic by name."""
+    """Whether what is chosen is where a slice ends, or is given to `range`, a factory of torch, or what takes
+    a size, by a name or not."""
     seen: list[cst.BaseExpression] = [node]
     name = held_by(node, place) or _rebound(node, place)
     seen.extend(loads(name, place) if name else ())
@@ -102,12 +103,17 @@ def _a_bound(node: cst.Call, place: Place) -> bool:
         parent = around(one, place)
         while isinstance(parent, cst.BinaryOperation):
             parent = around(parent, place)
+        if isinstance(parent, cst.Slice):
+            return True
         if isinstance(parent, cst.Call) and place.last_name(parent) in _BOUNDED:
             return True
     return False
 
 
-_BOUNDED = frozenset({"arange", "empty", "ones", "randint", "range", "zeros"})
+_BOUNDED = frozenset(
+    "arange empty expand full int item narrow one_hot ones pad randint range repeat reshape split view "
+    "zeros".split()
+)
 
 
 def _rebound(node: cst.Call, place: Place) -> str:

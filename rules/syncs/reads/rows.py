@@ -9,6 +9,7 @@ from pytest_dispatchguard import Comprehension, Finding, Place, Rounds, Rule, no
 from ...allocations.uses import is_written_to
 from ...syntax import names_in
 from ..waits import works_on_host
+from .row_loops import RowLoop, is_worked_on, row_loop
 
 
 class LaunchPerRow(Rule):
@@ -16,8 +17,13 @@ class LaunchPerRow(Rule):
 
     ## What it does
 
-    Finds loops and comprehensions over a `range` around operations on `x[i]`, `x[i : i + 1]` or
-    `x.narrow(0, i, 1)`, in hot code. It is a note: the author has to find a way to work on all rows at once.
+    Finds loops and comprehensions in hot code that take a tensor row by row, or piece by piece: over a
+    `range` or `enumerate`, around operations on `x[i]`, `x[i : i + 1]` or `x.narrow(0, i, 1)`; around pieces
+    of different sizes (`x[start:end]` of sequences, experts, requests); over what `x.split(sizes)` or
+    `x.unbind()` gave. It is a note: the author has to find a way to work on all rows at once. Left alone are
+    pieces of equal size, which are as large as memory allows, and, but for a `range`, loops whose rounds need
+    what the round before made.
+
     A comprehension that only lists the views of all rows, which nobody writes to, is a finding: `x.unbind()`
     and `x.split(1)` make them in one call.
 
@@ -54,25 +60,16 @@ class LaunchPerRow(Rule):
         if isinstance(node, cst.While) or works_on_host(place):
             return None
         loop = node.for_in if isinstance(node, cst.BaseComp) else node
-        counted = _counted(loop, place)
-        if counted is None or (isinstance(node, cst.BaseComp) and isinstance(node, cst.DictComp)):
-            return None
         body = node.body if isinstance(node, cst.For) else getattr(node, "elt", node)
-        index = names_in(loop.target)
-        bound_here = {
-            target.value
-            for part in nodes.walk(body)
-            for target in nodes.bound_by(part)
-            if isinstance(target, cst.Name)
-        }
-        worked = [
-            part
-            for part in nodes.walk(body)
-            if (taken_from := _taken_from(part, index, place)) is not None
-            and not names_in(taken_from) & bound_here
-        ]
+        rounds = row_loop(loop, body, place)
+        if rounds is None or isinstance(node, cst.DictComp):
+            return None
+        worked = _rows_worked_on(rounds, body, place)
         if not worked:
             return None
+        counted = rounds.over
+        if not (rounds.counts and isinstance(counted, cst.Call)):
+            return self._note(worked[0], counted, place)
         views = (
             _all_views(node, worked[0], counted, place) if isinstance(node, cst.BaseComp) else ""
         )
@@ -82,14 +79,68 @@ class LaunchPerRow(Rule):
                 f"Every iteration over `{place.short(counted, 32)}` makes a view of one row; "
                 f"`{views}` makes all views in one call",
             )
+        return self._note(worked[0], counted, place)
+
+    def _note(self, row: cst.CSTNode, counted: cst.BaseExpression, place: Place) -> Finding:
+        piece = isinstance(row, cst.Subscript) and any(
+            not _is_whole(e.slice) and _one(e.slice, place) is None for e in row.slice
+        )
+        instead = (
+            "Work on all rows at once; if that is not possible, one `.unbind()` before the loop makes all "
+            "views in one call, for rows that are only read."
+        )
+        if piece:
+            instead = (
+                "Work on all pieces at once: with an index that says which piece each row belongs to "
+                "(`index_add_`, `segment_reduce`), padded, or nested."
+            )
+        elif isinstance(row, cst.Name):
+            instead = "Work on the whole tensor, before it is taken apart."
         return place.finding(
-            worked[0],
+            row,
             f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every "
-            "iteration "
-            f"(`{place.short(worked[0], 32)}`). Work on all rows at once; if that is not possible, one "
-            "`.unbind()` before the loop makes all views in one call, for rows that are only read.",
+            f"iteration (`{place.short(row, 32)}`). {instead}",
             certainty="note",
         )
+
+
+def _rows_worked_on(rounds: RowLoop, body: cst.CSTNode, place: Place) -> list[cst.CSTNode]:
+    """The rows that a loop takes, in the order of the text: of a counter, each; others where something is
+    computed of them."""
+    bound_here = {
+        target.value
+        for part in nodes.walk(body)
+        for target in nodes.bound_by(part)
+        if isinstance(target, cst.Name)
+    }
+    found: list[cst.CSTNode] = []
+    for part in nodes.walk(body):
+        if isinstance(part, cst.Name):
+            if part.value in rounds.rows - bound_here and is_worked_on(part, body, place):
+                found.append(part)
+            continue
+        owner = _taken_from(part, rounds.counters, place) if rounds.counters else None
+        by_counter = owner is not None
+        if owner is None:
+            owner = _piece_of(part, rounds.bounds, place)
+        if owner is None or names_in(owner) & bound_here:
+            continue
+        if (by_counter and rounds.counts) or is_worked_on(part, body, place):
+            found.append(part)
+    return found
+
+
+def _piece_of(part: cst.CSTNode, bounds: frozenset[str], place: Place) -> cst.BaseExpression | None:
+    """The tensor on a device that an expression takes several rows of, between such bounds."""
+    if not bounds or not isinstance(part, cst.Subscript) or not place.on_device(part.value):
+        return None
+    for element in part.slice:
+        piece = element.slice
+        if isinstance(piece, cst.Slice) and any(
+            end is not None and names_in(end) & bounds for end in (piece.lower, piece.upper)
+        ):
+            return part.value
+    return None
 
 
 _RESHAPES = frozenset("flatten reshape squeeze unsqueeze view".split())
@@ -255,14 +306,3 @@ def _held(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
 
 
 _SELECTING = ("index_select", "narrow", "select")
-_FEW = 4
-
-
-def _counted(loop: cst.For | cst.CompFor, place: Place) -> cst.Call | None:
-    """The `range` that a loop counts through, unless it is surely short."""
-    counted = loop.iter
-    if not isinstance(counted, cst.Call) or place.name(counted) != "range" or not counted.args:
-        return None
-    last = counted.args[min(len(counted.args), 2) - 1].value
-    short = isinstance(last, cst.Integer) and last.evaluated_value <= _FEW
-    return None if short else counted

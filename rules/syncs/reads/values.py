@@ -439,7 +439,8 @@ class TextOfTensor(Rule):
 
     ## What it does
 
-    Finds tensors in f-strings, and as arguments of `print`, `str`, `repr`, `format` and `.format(...)`.
+    Finds tensors in f-strings, and as arguments of `print`, `str`, `repr`, `format` and `.format(...)`. What
+    is printed, or logged as `info`, is a note: the author may want to see it.
 
     ## Why it costs
 
@@ -497,8 +498,19 @@ class TextOfTensor(Rule):
                     node,
                     f"{what} the tensor `{place.short(part)}`{often}, so the host waits for the "
                     f"device and copies it. {better}",
+                    certainty="note" if _is_shown(node, place) else "sure",
                 )
         return None
+
+
+def _is_shown(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a text is printed or logged for people, which the author may want."""
+    taker: cst.CSTNode | None = node
+    while taker is not None and not isinstance(taker, cst.Call):
+        taker = place.parent(taker)
+    if taker is node and isinstance(node, cst.Call) and place.name(node) != "print":
+        taker = place.parent(node)
+    return isinstance(taker, cst.Call) and place.last_name(taker) in ("info", "print", "write")
 
 
 def _goes_to_a_warning(node: cst.CSTNode, place: Place) -> bool:

@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
 
 from ..data_flow import only_compared
-from ..waits import device_input, waits_inside, works_on_host
+from ..waits import device_input, is_of_grid, waits_inside, works_on_host
 
 
 class Unique(Rule):
@@ -205,6 +205,8 @@ class RepeatInterleave(Rule):
             return None
         if _moved_afterwards(node, place):
             certainty = "maybe"  # what is moved to the device only then was not there
+        elif is_of_grid(repeats, place):
+            certainty = weaker(certainty, "note")
         return place.finding(
             node,
             f"`repeat_interleave` with the tensor `{place.short(repeats)}` makes the host wait "

@@ -8,6 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import (
     Call,
+    Certainty,
     Finding,
     Fix,
     Getitem,
@@ -20,7 +21,7 @@ from pytest_dispatchguard import (
 )
 
 from ..data_flow import sources
-from ..waits import waits_inside, works_on_host
+from ..waits import is_of_grid, waits_inside, works_on_host
 
 _FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
 _FILLED = {"masked_fill": 1, "masked_fill_": 1, "index_fill": 2, "index_fill_": 2}
@@ -36,7 +37,8 @@ class TensorAsNumber(Rule):
 
     Finds device tensors as arguments of `range`, as bounds of slices, as indices of Python lists, as sizes
     (`torch.zeros(n)`, `x.view(n, -1)`), as what is filled in (`x.masked_fill(mask, x.min())`,
-    `torch.full_like(x, x.max())`), and tensors of no dimension as indices of tensors.
+    `torch.full_like(x, x.max())`), and tensors of no dimension as indices of tensors. Grid sizes of images
+    (`image_grid_thw`), which many projects leave on the CPU, are a note.
 
     ## Why it costs
 
@@ -114,7 +116,7 @@ class TensorAsNumber(Rule):
                         part,
                         f"`{last}` needs a number but gets the tensor `{place.short(part)}`, so the "
                         f"host waits for the device to read it. {_instead(last)}",
-                        certainty="maybe" if _of_own_helper(part, place) else "sure",
+                        certainty="maybe" if _of_own_helper(part, place) else _level(part, place),
                     )
         return None
 
@@ -151,6 +153,7 @@ class TensorAsNumber(Rule):
                             f"The bound `{place.short(bound)}` is a tensor: slicing needs its "
                             "number, and the host waits for the device. Slice by a number that "
                             "the host knows, or mask by position (`torch.arange(n) < bound`).",
+                            certainty=_level(bound, place),
                         )
             elif isinstance(part, cst.Index) and self._number(part.value, place):
                 shown = place.short(part.value)
@@ -160,7 +163,7 @@ class TensorAsNumber(Rule):
                         f"`{place.short(node)}` indexes a Python sequence with the tensor `{shown}`, "
                         "so the host waits for the device. Stack the sequence into a tensor and "
                         "index on the device, or use a number that the host knows.",
-                        certainty="sure" if _stackable(base) else "note",
+                        certainty=_level(part.value, place) if _stackable(base) else "note",
                     )
                 if (
                     base.is_tensor
@@ -183,6 +186,10 @@ class TensorAsNumber(Rule):
         """Whether Python has to read the number of a device tensor here for the first time."""
         kind = place.kind(node)
         return kind.on_device and not waits_inside(node, place)
+
+
+def _level(part: cst.BaseExpression, place: Place) -> Certainty:
+    return "note" if is_of_grid(part, place) else "sure"
 
 
 def _looked_up(node: cst.Subscript, index: cst.BaseExpression, place: Place) -> Fix | None:

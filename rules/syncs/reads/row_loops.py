@@ -1,0 +1,217 @@
+"""What a loop goes through row by row: a counter, the rows themselves, or pieces of several rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from pytest_dispatchguard import Place, nodes
+
+from ...syntax import names_in
+
+_FEW = 4
+_BY_MEMORY = re.compile(r"chunk|tile|micro|minibatch|mini_batch|window|bucket|block|patch")
+"""Names of pieces that are as large as memory allows, or as the algorithm says."""
+_VIEWS = frozenset(
+    "chunk detach expand flatten narrow permute reshape select size split squeeze stride t transpose unbind "
+    "unsqueeze view view_as".split()
+)
+"""Methods that launch nothing."""
+_KEEPING = frozenset(
+    "append enumerate extend float insert int isinstance item len list tolist zip".split()
+)
+"""Calls that launch nothing either, or that other rules tell."""
+_KNOWN = frozenset({"device", "dtype", "is_cuda", "ndim", "requires_grad", "shape"})
+_COMPUTING = (
+    cst.AssignTarget,
+    cst.AugAssign,
+    cst.BinaryOperation,
+    cst.Comparison,
+    cst.UnaryOperation,
+)
+_MERGING = frozenset(
+    "add cat concat concatenate hstack logaddexp logical_and logical_or max maximum min minimum stack vstack "
+    "where".split()
+)
+"""What gathers the results of all rounds, in any order."""
+_JOINING = (cst.Add, cst.Subtract, cst.BitOr, cst.BitAnd)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLoop:
+    """How a loop takes its rows."""
+
+    over: cst.BaseExpression
+    """What it goes through."""
+    counters: frozenset[str] = frozenset()
+    """Names for the number of the row."""
+    rows: frozenset[str] = frozenset()
+    """Names for rows that were taken apart before: by `split` or `unbind`."""
+    bounds: frozenset[str] = frozenset()
+    """Names for where a piece begins and ends, which is not where the number of the round says."""
+    counts: bool = False
+    """Whether it goes through a `range`."""
+
+
+def row_loop(loop: cst.For | cst.CompFor, body: cst.CSTNode, place: Place) -> RowLoop | None:
+    """How a loop takes rows, unless it is surely short, or goes through layers."""
+    over = loop.iter
+    if isinstance(over, cst.Call) and place.name(over) == "range" and over.args:
+        return _counting(loop, over, body)
+    if isinstance(over, cst.List | cst.Tuple) or _BY_MEMORY.search(place.text(over).lower()):
+        return None
+    counters: frozenset[str] = frozenset()
+    target, of = loop.target, over
+    if isinstance(over, cst.Call) and place.name(over) == "enumerate" and over.args:
+        of = over.args[0].value
+        if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
+            return None
+        counters, target = names_in(target.elements[0].value), target.elements[1].value
+    if _goes_through_layers(target, of, body, place) or _carries(body, place):
+        return None
+    named = frozenset(name for name in names_in(target) if not _BY_MEMORY.search(name.lower()))
+    rows = frozenset(_rows(target, of, place))
+    bounds = _bounds(named - rows, counters, body)
+    return RowLoop(over, counters, rows, bounds)
+
+
+def _counting(loop: cst.For | cst.CompFor, over: cst.Call, body: cst.CSTNode) -> RowLoop | None:
+    last = over.args[min(len(over.args), 2) - 1].value
+    if isinstance(last, cst.Integer) and last.evaluated_value <= _FEW:
+        return None
+    counters = names_in(loop.target)
+    bounds = _bounds(frozenset(), counters, body) if len(over.args) < 3 else frozenset()
+    return RowLoop(over, counters, bounds=bounds, counts=True)
+
+
+def _goes_through_layers(
+    target: cst.BaseExpression, of: cst.BaseExpression, body: cst.CSTNode, place: Place
+) -> bool:
+    """Whether a loop goes through modules, or whatever the object holds, or calls what it goes through."""
+    parts = [of]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, cst.Call) and place.name(part) in ("zip", "reversed", "list", "tuple"):
+            parts.extend(a.value for a in part.args)
+        elif place.kind(part).what == "modules" or (
+            place.self_name and place.dotted(part).startswith(f"{place.self_name}.")
+        ):
+            return True
+    return isinstance(target, cst.Name) and any(
+        isinstance(one, cst.Call)
+        and isinstance(one.func, cst.Name)
+        and one.func.value == target.value
+        for one in nodes.walk(body)
+    )
+
+
+def _rows(target: cst.BaseExpression, of: cst.BaseExpression, place: Place) -> Iterator[str]:
+    """The names that a loop gives to rows of tensors that were taken apart for it."""
+    if isinstance(of, cst.Call) and place.name(of) == "zip" and isinstance(target, cst.Tuple):
+        for element, argument in zip(target.elements, of.args, strict=False):
+            yield from _rows(element.value, argument.value, place)
+    elif _is_taken_apart(of, place) and isinstance(target, cst.Name):
+        yield target.value
+
+
+def _is_taken_apart(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is `x.unbind()`, or `x.split(sizes)` with a size for each piece."""
+    if isinstance(node, cst.Name):
+        held = place.value_of(node)
+        node = held if held is not None else node
+    if not isinstance(node, cst.Call):
+        return False
+    last = place.last_name(node)
+    of_torch = place.is_torch(node, "split", "unbind")
+    tensor = place.argument(node, 0, "tensor") if of_torch else place.receiver(node)
+    if last not in ("split", "unbind") or tensor is None or not place.on_device(tensor):
+        return False
+    if last == "unbind":
+        return True
+    sizes = place.argument(node, int(of_torch), "split_size_or_sections")
+    sizes = place.argument(node, int(of_torch), "split_size") if sizes is None else sizes
+    return sizes is not None and place.kind(sizes).what == "nested"
+
+
+def _bounds(named: frozenset[str], counters: frozenset[str], body: cst.CSTNode) -> frozenset[str]:
+    """The names for where pieces begin and end: what the loop goes through, what is looked up by the number
+    of the round, and what is computed of these."""
+    found = set(named)
+    assigned = [one for one in nodes.walk(body) if isinstance(one, cst.Assign | cst.AugAssign)]
+    for _ in range(2):
+        for one in assigned:
+            if _looks_up(one.value, counters) or names_in(one.value) & found:
+                targets = (
+                    [t.target for t in one.targets] if isinstance(one, cst.Assign) else [one.target]
+                )
+                found.update(t.value for t in targets if isinstance(t, cst.Name))
+    return frozenset(found)
+
+
+def _looks_up(node: cst.BaseExpression, counters: frozenset[str]) -> bool:
+    return any(
+        isinstance(part, cst.Subscript)
+        and any(names_in(e.slice) & counters for e in part.slice if isinstance(e.slice, cst.Index))
+        for part in nodes.walk(node)
+    )
+
+
+def _carries(body: cst.CSTNode, place: Place) -> bool:
+    """Whether a round needs what the round before it made, other than to gather results."""
+    for one in nodes.walk(body):
+        if not isinstance(one, cst.Assign):
+            continue
+        bound = {t.value for target in one.targets for t in _names_of(target.target)}
+        for name in bound & names_in(one.value):
+            if not _gathers(one.value, name, place):
+                return True
+    return False
+
+
+def _names_of(target: cst.BaseExpression) -> Iterator[cst.Name]:
+    if isinstance(target, cst.Name):
+        yield target
+    elif isinstance(target, cst.Tuple | cst.List):
+        for element in target.elements:
+            yield from _names_of(element.value)
+
+
+def _gathers(value: cst.BaseExpression, name: str, place: Place) -> bool:
+    """Whether an expression adds something to what a name held."""
+    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, _JOINING):
+        return any(
+            isinstance(side, cst.Name) and side.value == name for side in (value.left, value.right)
+        )
+    return isinstance(value, cst.Call) and place.last_name(value) in _MERGING
+
+
+def is_worked_on(part: cst.CSTNode, body: cst.CSTNode, place: Place, steps: int = 2) -> bool:
+    """Whether something is computed of a row, or a row is written to: not only a view made of it, or its
+    number read. Names that hold it are followed, so many `steps` far."""
+    by = place.once(("around", id(body)), lambda: nodes.around(body))
+    outer = by.get(id(part))
+    while outer is not None and _passes_on(outer, place):
+        outer = by.get(id(outer))
+    if isinstance(outer, cst.Call):
+        return place.last_name(outer) not in _KEEPING
+    if isinstance(outer, cst.Assign) and steps:
+        names = {t.target.value for t in outer.targets if isinstance(t.target, cst.Name)}
+        return any(
+            one.value in names
+            and not isinstance(by.get(id(one)), cst.AssignTarget)
+            and is_worked_on(one, body, place, steps - 1)
+            for one in nodes.names_in(body)
+        )
+    return isinstance(outer, _COMPUTING)
+
+
+def _passes_on(outer: cst.CSTNode, place: Place) -> bool:
+    """Whether what is around a row only makes a view of it, or puts it beside others."""
+    if isinstance(outer, cst.Call):
+        return place.last_name(outer) in _VIEWS
+    if isinstance(outer, cst.Attribute):
+        return outer.attr.value not in _KNOWN
+    return isinstance(outer, cst.Arg | cst.Element | cst.Tuple | cst.List | cst.Subscript)
