@@ -214,7 +214,7 @@ class ModuleTreeWalk(Rule):
             return None
         of_self = is_self(receiver, place) and place.in_module
         if not of_self and place.kind(receiver).what not in ("module", "modules"):
-            unknown = place.kind(receiver).what == "unknown"
+            unknown = place.kind(receiver).what == "unknown" and place.callee(node) is None
             return self._looped(node, receiver, "on every call", place) if unknown else None
         if not of_self and not _is_attribute_of_self(receiver, place):
             return None  # a module that is handed in has no owner here who could keep a list of it

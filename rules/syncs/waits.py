@@ -517,7 +517,12 @@ def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
         key = ("used as masks", id(place.function))
         if index.value in place.once(key, lambda: frozenset(_used_as_masks(place))):
             return True
-    return _MASK.search(place.dotted(index)) is not None
+    whole = index
+    while isinstance(whole, cst.Subscript):  # rows of a mask are masks
+        whole = whole.value
+    if whole is not index and (place.kind(whole).host or place.kind(whole).what == "nested"):
+        return False
+    return _MASK.search(place.dotted(whole)) is not None
 
 
 def _inverted(node: cst.BaseExpression) -> cst.BaseExpression | None:
@@ -532,13 +537,16 @@ _CHOOSING = {"torch.where": 3, "masked_fill": 2, "masked_fill_": 2}
 
 
 def _used_as_masks(place: Place) -> Iterator[str]:
-    """Names that only masks are used as in a function: inverted as an index, or what `torch.where` and
-    `masked_fill` choose by."""
+    """Names that only masks are used as in a function: inverted as an index, what `torch.where` and
+    `masked_fill` choose by, or what is asked whether `any` or `all` of it holds."""
     for node in nodes.walk(place.function):
         chosen: cst.BaseExpression | None = None
         if isinstance(node, cst.Index):
             chosen = _inverted(node.value)
-        elif isinstance(node, cst.Call) and node.args and not node.args[0].star:
+        elif isinstance(node, cst.Call) and not node.args:
+            asks = isinstance(node.func, cst.Attribute) and node.func.attr.value in ("all", "any")
+            chosen = node.func.value if asks and isinstance(node.func, cst.Attribute) else None
+        elif isinstance(node, cst.Call) and not node.args[0].star:
             called = (
                 "torch.where" if place.dotted(node.func) == "torch.where" else called_name(node)
             )

@@ -200,7 +200,7 @@ def _described(project: Project, function_id: str) -> str:
 def _handed_over(
     project: Project, function_id: str, fact: FunctionFact, call: CallFact
 ) -> Iterator[Root]:
-    """The functions that are registered with torch as hooks, and those that are put in place of operations."""
+    """The functions that are registered with torch as hooks, or put in place of operations."""
     scope = scope_of(project, function_id)
     for thing in symbols_called(project, scope, fact, call.name):
         if thing.kind != "function":

@@ -21,7 +21,7 @@ _VIEWS = frozenset(
 )
 """Methods that launch nothing."""
 _KEEPING = frozenset(
-    "append enumerate extend float insert int isinstance item len list tolist zip".split()
+    "append enumerate extend float insert int isinstance item len list range slice tolist zip".split()
 )
 """Calls that launch nothing either, or that other rules tell."""
 _KNOWN = frozenset({"device", "dtype", "is_cuda", "ndim", "requires_grad", "shape"})
@@ -64,7 +64,8 @@ def row_loop(loop: cst.For | cst.CompFor, body: cst.CSTNode, place: Place) -> Ro
     if isinstance(over, cst.List | cst.Tuple) or _BY_MEMORY.search(place.text(over).lower()):
         return None
     counters: frozenset[str] = frozenset()
-    target, of = loop.target, over
+    target: cst.BaseExpression = loop.target
+    of = over
     if isinstance(over, cst.Call) and place.name(over) == "enumerate" and over.args:
         of = over.args[0].value
         if not isinstance(target, cst.Tuple) or len(target.elements) != 2:

@@ -67,9 +67,10 @@ class LaunchPerRow(Rule):
         worked = _rows_worked_on(rounds, body, place)
         if not worked:
             return None
+        row = next((one for one in worked if is_worked_on(one, body, place)), worked[0])
         counted = rounds.over
         if not (rounds.counts and isinstance(counted, cst.Call)):
-            return self._note(worked[0], counted, place)
+            return self._note(row, counted, place)
         views = (
             _all_views(node, worked[0], counted, place) if isinstance(node, cst.BaseComp) else ""
         )
@@ -79,7 +80,7 @@ class LaunchPerRow(Rule):
                 f"Every iteration over `{place.short(counted, 32)}` makes a view of one row; "
                 f"`{views}` makes all views in one call",
             )
-        return self._note(worked[0], counted, place)
+        return self._note(row, counted, place)
 
     def _note(self, row: cst.CSTNode, counted: cst.BaseExpression, place: Place) -> Finding:
         piece = isinstance(row, cst.Subscript) and any(
@@ -136,11 +137,21 @@ def _piece_of(part: cst.CSTNode, bounds: frozenset[str], place: Place) -> cst.Ba
         return None
     for element in part.slice:
         piece = element.slice
+        if isinstance(piece, cst.Index) and _is_slice(piece.value, bounds, place):
+            return part.value
         if isinstance(piece, cst.Slice) and any(
             end is not None and names_in(end) & bounds for end in (piece.lower, piece.upper)
         ):
             return part.value
     return None
+
+
+def _is_slice(index: cst.BaseExpression, bounds: frozenset[str], place: Place) -> bool:
+    """Whether an index is `slice(start, end)`, by a name."""
+    held = place.value_of(index) if isinstance(index, cst.Name) else index
+    return (
+        isinstance(held, cst.Call) and place.name(held) == "slice" and bool(names_in(held) & bounds)
+    )
 
 
 _RESHAPES = frozenset("flatten reshape squeeze unsqueeze view".split())
