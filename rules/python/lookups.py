@@ -249,13 +249,19 @@ def _asks_what_is_installed(node: cst.Call, place: Place) -> bool:
     return versions or isinstance(about, cst.SimpleString)
 
 
+_SET_BY_LAUNCHERS = re.compile(
+    r"[\"'](?:LOCAL_|NODE_|GROUP_)?(?:RANK|WORLD_SIZE)[\"']|MASTER_(?:ADDR|PORT)"
+)
+
+
 class EnvironmentReadPerCall(Rule):
     """An environment variable is read on every call, or what is installed is looked up.
 
     ## What it does
     Flags `os.getenv(...)`, `os.environ.get(...)`, `os.environ[...]` and `... in os.environ` in hot
     functions, and `find_spec("package")`, `metadata.version("package")`, `import_module("package")` and
-    `version.parse(torch.__version__)`.
+    `version.parse(torch.__version__)`. What launchers set, or programs themselves once they know their rank
+    (`WORLD_SIZE`), is a note.
 
     ## Why it costs
     The name is encoded, looked up through Python methods, and the value decoded, on every call. Looking for
@@ -318,7 +324,9 @@ class EnvironmentReadPerCall(Rule):
             read,
             f"`{place.text(read)}` encodes a name, looks it up through Python methods and decodes "
             "the value on every call. Read it once, at import or in `__init__`",
-            certainty=path_certainty(place),
+            certainty="note"
+            if _SET_BY_LAUNCHERS.search(place.text(read))
+            else path_certainty(place),
             fix=_read_at_import(read, place),
         )
 

@@ -307,7 +307,9 @@ def _ways(
             return none, none
         nearest = f"{method_owner(project, scope.class_id, last)}.{last}"
         owners = [function_id.rpartition(".")[0] for function_id in functions]
-        many = many_overrides(project, scope.class_id, owners)
+        # What an attribute holds may be a function of no class.
+        methods = [owner for owner in owners if owner in project.classes]
+        many = many_overrides(project, scope.class_id, methods)
         return functions, functions - {nearest} if many else none
     return frozenset(f for f in functions if not class_of(project, f)), none
 

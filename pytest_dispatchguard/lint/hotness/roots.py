@@ -104,25 +104,17 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
             yield Root(forward, "forward of a class with modules or parameters")
 
 
-def _paired_roots(project: Project) -> Iterator[Root]:
-    """The methods that others call in every step, on classes that are no modules: `backward` and `step`, or
-    `forward` and `backward`."""
+def _step_roots(project: Project) -> Iterator[Root]:
+    """The methods that a training loop calls in every step, on classes with both `backward` and `step`."""
     for class_id in project.definers.get("backward", ()):
-        if any(known.module for _, known in families(project, class_id, {})):
-            continue
-        if owner := method_owner(project, class_id, "step"):
-            for target in (f"{class_id}.backward", f"{owner}.step"):
-                method = target.rpartition(".")[2]
-                yield Root(target, f"{method} of a class with both backward and step", "step")
-        path = project.modules[class_id.partition(":")[0]]
-        if (
-            f"{class_id}.forward" in project.functions
-            and imports_torch(project.files[path])
-            and not in_tests(project, f"{class_id}.forward")
-        ):
-            for method in ("forward", "backward"):
-                reason = f"{method} of a class with both forward and backward"
-                yield Root(f"{class_id}.{method}", reason)
+        owner = method_owner(project, class_id, "step")
+        if owner and not any(known.module for _, known in families(project, class_id, {})):
+            for method in ("backward", "step"):
+                yield Root(
+                    f"{method_owner(project, class_id, method)}.{method}",
+                    f"{method} of a class with both backward and step",
+                    "step",
+                )
 
 
 def _takes_steps(project: Project, function_id: str, last: str) -> bool:
@@ -210,6 +202,8 @@ def _handed_over(
                 yield Root(target, _HOOK)
         elif call.how == "hook":
             yield Root(thing.id, _HOOK)
+        elif call.how == "hook-closure":
+            yield Root(thing.id, "a closure that an optimizer calls", "step")
         elif not sets_up(thing.id):
             yield Root(thing.id, "put in place of an operation")
 
@@ -234,7 +228,7 @@ def find_roots(
     for root in library_roots(project, extra):
         if not _trains(project, root.target) and not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
-    for root in (*_other_roots(project, coldness), *_paired_roots(project)):
+    for root in (*_other_roots(project, coldness), *_step_roots(project)):
         if not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
     return [roots[target] for target in sorted(roots)]

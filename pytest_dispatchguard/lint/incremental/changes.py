@@ -228,7 +228,7 @@ def is_unnoticed(
         or function.feeds_model
         or function.takes_batch
         or STEPS.fullmatch(last)
-        or last in ("backward", "forward", "step")
+        or last in ("backward", "step")
         or (
             function.takes_tensors
             and (about.module in matters.library or FORWARDS.fullmatch(last) is not None)

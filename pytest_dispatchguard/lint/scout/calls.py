@@ -273,7 +273,7 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         for handed in given if last == "saved_tensors_hooks" else given[:1]:
             _note_hook(walk, handed)
     if last == "step" and first.type == "identifier" and text(walk.source, first) in reading.nested:
-        _note_hook(walk, first)  # a closure that the optimizer calls
+        _note_hook(walk, first, "hook-closure")
     if last in words.TYPE_TESTS and first.type == "identifier":
         name = text(walk.source, first)
         reading.tested.add(name)
@@ -300,10 +300,9 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
             _note_tensor_use(walk, text(walk.source, first))
 
 
-def _note_hook(walk: Walk, handed: Node) -> None:
+def _note_hook(walk: Walk, handed: Node, how: str = "hook") -> None:
     """Notes what is handed to torch to be called back: a function, ``partial(function, …)``, or what a call
     gives."""
-    how = "hook"
     if handed.type == "call":
         callee, arguments = handed.named_children[0], handed.named_children[-1]
         parts = arguments.named_children if arguments.type == "argument_list" else []

@@ -15,6 +15,9 @@ from ...syntax import names_in
 _FEW = 4
 _BY_MEMORY = re.compile(r"chunk|tile|micro|minibatch|mini_batch|window|bucket|block|patch")
 """Names of pieces that are as large as memory allows, or as the algorithm says."""
+_BY_MODEL = re.compile(r"layer|level|stage|branch|feature|feats\b|part|modal|param|chain|scale")
+"""Names of what a model has a few of, whatever the size of its input."""
+_OF_LAYERS = re.compile(r"(?:n|num|number_of)_?\w*(?:layers|levels|stages)")
 _VIEWS = frozenset(
     "chunk detach expand flatten narrow permute reshape select size split squeeze stride t transpose unbind "
     "unsqueeze view view_as".split()
@@ -58,10 +61,10 @@ class RowLoop:
 
 def row_loop(loop: cst.For | cst.CompFor, body: cst.CSTNode, place: Place) -> RowLoop | None:
     """How a loop takes rows, unless it is surely short, or goes through layers."""
-    over = loop.iter
+    over, shown = loop.iter, place.text(loop.iter).lower()
     if isinstance(over, cst.Call) and place.name(over) == "range" and over.args:
-        return _counting(loop, over, body)
-    if isinstance(over, cst.List | cst.Tuple) or _BY_MEMORY.search(place.text(over).lower()):
+        return None if _OF_LAYERS.search(shown) else _counting(loop, over, body)
+    if _BY_MEMORY.search(shown) or _BY_MODEL.search(shown):
         return None
     counters: frozenset[str] = frozenset()
     target: cst.BaseExpression = loop.target
@@ -71,6 +74,8 @@ def row_loop(loop: cst.For | cst.CompFor, body: cst.CSTNode, place: Place) -> Ro
         if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
             return None
         counters, target = names_in(target.elements[0].value), target.elements[1].value
+    if isinstance(of, cst.List | cst.Tuple):
+        return None
     if _goes_through_layers(target, of, body, place) or _carries(body, place):
         return None
     named = frozenset(name for name in names_in(target) if not _BY_MEMORY.search(name.lower()))

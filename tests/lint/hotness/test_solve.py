@@ -513,6 +513,16 @@ def test_overrides_of_a_receiver_are_not_all_followed_where_they_are_many() -> N
     assert set(heat_of(text)) == {"m.A.forward", "m.Env.roll", "m.Env._step"}
 
 
+def test_many_functions_of_no_class_that_an_attribute_holds_are_followed() -> None:
+    """They override nothing, whatever they are called."""
+    names = [f"forward_{i}" for i in range(5)]
+    text = MODULE + "".join(f"def {name}(x): return x\n" for name in names)
+    text += "class A(nn.Module):\n    def __init__(self, kind):\n"
+    text += "".join(f"        if kind == {i}: self.way = {name}\n" for i, name in enumerate(names))
+    text += "    def forward(self, x): return self.way(x)\n"
+    assert set(heat_of(text)) == {"m.A.forward", *(f"m.{name}" for name in names)}
+
+
 def test_few_overrides_of_a_receiver_are_followed() -> None:
     few = "".join(_MANY.splitlines(keepends=True)[:6])
     text = f"""{MODULE}{_ENV}{few}class A(nn.Module):
