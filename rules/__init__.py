@@ -50,6 +50,7 @@ MODULES = (
     "python.module_attributes",
     "python.module_walks",
     "python.checks",
+    "python.einops_calls",
     "compile.ctypes_calls",
     "compile.wrappers",
     "compile.modules",
