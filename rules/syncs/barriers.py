@@ -148,7 +148,8 @@ class Synchronize(Rule):
         if _meant(place):
             return None
         if any(
-            holds and _ASKED_TO_WAIT.search(place.text(test)) for test, holds in place.conditions
+            holds and _ASKED_TO_WAIT.search(shown := place.text(test)) and "overlap" not in shown
+            for test, holds in place.conditions
         ):
             return None  # whoever sets that wants the wait
         return place.finding(
@@ -203,7 +204,7 @@ class ThrowAwayMemory(Rule):
     looks_for = Call("empty_cache", "collect", "ipc_collect")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """The first such call of a function."""
+        """The first such call of a function, or the first that waits for the device."""
         name = place.name(node)
         if _measured(place) or _one_before(node, place):
             return None
@@ -228,13 +229,17 @@ class ThrowAwayMemory(Rule):
 
 
 def _one_before(node: cst.Call, place: Place) -> bool:
-    """Whether the function throws memory away in another way before (`elif is_xpu: …`): one
-    place, one finding."""
+    """Whether the function throws memory away in another way before (`elif is_xpu: …`), or, beside
+    `gc.collect()`, gives memory of a device back: one place, one finding."""
+    walks = place.name(node) == "gc.collect"
+    before = True
     for call, scene in place.calls("empty_cache", "collect", "ipc_collect"):
         if call is node:
-            return False
-        if scene.function is place.function and (
-            place.name(call) == "gc.collect" or _on_device_module(place.name(call))
-        ):
-            return True
+            before = False
+        elif scene.function is place.function:
+            gives_back = _on_device_module(place.name(call))
+            if gives_back and (walks or before):
+                return True
+            if before and walks and place.name(call) == "gc.collect":
+                return True
     return False

@@ -250,6 +250,8 @@ class CopyToHost(Rule):
         certainty = tensor_certainty(tensor, place, strict=place.last_name(node) != "cpu")
         if certainty is None or waits_inside(tensor, place):
             return None
+        if certainty == "maybe" and place.last_name(node) == "cpu" and _is_open(tensor, place):
+            certainty = "note"  # nothing else has such a method
         if _on_odd_devices(node, place) or _earlier_in_statement(node, place):
             return None
         if place.kind(tensor).what == "unknown" and _moves_a_module(node, tensor, place):
@@ -282,6 +284,11 @@ class CopyToHost(Rule):
             "on the device, or copy once, outside the hot path.",
             certainty=certainty,
         )
+
+
+def _is_open(tensor: cst.BaseExpression, place: Place) -> bool:
+    """Whether nothing is known of a value but its name, in a file that imports torch."""
+    return place.kind(tensor).what == "unknown" and "torch" in place.imports
 
 
 def _sent_by_another_name(tensor: cst.BaseExpression, place: Place) -> bool:
