@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+
+from ..syntax import contains
 
 _FUNCTIONS = frozenset({"rearrange", "reduce", "repeat"})
 _TOKENS = re.compile(r"\(|\)|[A-Za-z]\w*|\S")
@@ -19,8 +22,8 @@ class EinopsPerCall(Rule):
     """`einops.rearrange`, `repeat` or `reduce` is called in hot code.
 
     ## What it does
-    Finds calls of these functions in what runs per call. It is a note: the pattern also says what the axes
-    are, and only the author knows what that is worth.
+    Finds calls of these functions in what runs per call, and tells the first of each function. It is a note:
+    the pattern also says what the axes are, and only the author knows what that is worth.
 
     ## Why it costs
     Every call makes a key of the pattern, the axes and the shape, looks up a recipe, and runs it through
@@ -50,22 +53,40 @@ class EinopsPerCall(Rule):
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """A call of einops, with what torch has for it."""
-        name = place.name(node)
-        given = place.argument(node, 0, "tensor")
-        if name.partition(".")[0] != "einops" or name.rpartition(".")[2] not in _FUNCTIONS:
+        """The first call of einops in a function, with what torch has for it and for others."""
+        calls = [
+            call
+            for call, scene in place.calls(*_FUNCTIONS)
+            if scene.function is place.function and _is_of_einops(call, place)
+        ]
+        if not calls or calls[0] is not node or not place.per_call:
             return None
-        if given is None or not place.per_call or place.kind(given).cls == "numpy":
-            return None
+        more = f" and {len(calls) - 1} more of einops" if len(calls) > 1 else ""
+        reads, patterns = ("read", "their patterns") if more else ("reads", "its pattern")
         steps = _in_torch(node, place)
-        shown = f"`{place.short(given, 24)}{steps}`" if steps else "`permute`, `flatten`, `expand`"
+        given = place.argument(node, 0, "tensor")
+        instead = "`permute`, `flatten`, `expand` and the like do without"
+        if steps and given is not None:
+            instead = f"`{place.short(given, 24)}{steps}` does without"
         return place.finding(
             node,
-            f"`{place.short(node)}` reads its pattern in Python on every call, which takes about as long as "
-            f"the work of torch does again; {shown} {'does' if steps else 'and the like do'} without",
+            f"`{place.short(node)}`{more} {reads} {patterns} in Python on every call, which takes about as "
+            f"long again as the work of torch; {instead}",
             certainty="note",
-            fix=_fix(node, given, steps, place) if steps else None,
+            fix=_fix(calls, place),
         )
+
+
+def _is_of_einops(call: cst.Call, place: Place) -> bool:
+    """Whether a call rearranges what may be a tensor."""
+    root, _, last = place.name(call).partition(".")
+    given = place.argument(call, 0, "tensor")
+    return (
+        root == "einops"
+        and last.rpartition(".")[2] in _FUNCTIONS
+        and given is not None
+        and place.kind(given).cls != "numpy"
+    )
 
 
 def _in_torch(node: cst.Call, place: Place) -> str:
@@ -123,14 +144,17 @@ def _moved(order: list[int]) -> str:
     return f".permute({', '.join(map(str, order))})"
 
 
-def _fix(node: cst.Call, given: cst.BaseExpression, steps: str, place: Place) -> Fix | None:
-    if not place.is_tensor(given) or "#" in place.text(node):
-        return None
-    plain = isinstance(given, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
-    text = place.text(given) if plain or given.lpar else f"({place.text(given)})"
-    return place.replace(
-        node,
-        text + steps,
-        safety="unsafe",
-        message="Does not check the number of dimensions, as einops does",
-    )
+def _fix(calls: Sequence[cst.Call], place: Place) -> Fix | None:
+    """The methods of torch in place of all calls of a function that these do for."""
+    edits = []
+    for call in calls:
+        given, steps = place.argument(call, 0, "tensor"), _in_torch(call, place)
+        if given is None or not steps or not place.is_tensor(given) or "#" in place.text(call):
+            continue
+        if any(contains(given, other) for other in calls if other is not call):
+            continue  # the inner one first
+        plain = isinstance(given, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
+        text = place.text(given) if plain or given.lpar else f"({place.text(given)})"
+        edits.append((call, text + steps))
+    message = "Does not check the number of dimensions, as einops does"
+    return place.edits(edits, safety="unsafe", message=message) if edits else None
