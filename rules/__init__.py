@@ -35,7 +35,7 @@ MODULES = (
     "syncs.barriers",
     "syncs.hidden",
     "allocations.scalars",
-    "allocations.constants",
+    "allocations.constants.built",
     "allocations.moves",
     "allocations.parameter_loops",
     "allocations.batches",

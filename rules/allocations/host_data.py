@@ -11,7 +11,7 @@ from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
 from ..syncs.lightning import logged
 from ..syntax import assigned, is_word, method_call
-from .constant_fixes import filled, made_there
+from .constants.fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
 from .devices import device_of
 from .uses import is_for_nothing, is_kept, is_written_to

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ..syntax import assigned_once
-from .constant_fixes import filled, kept
-from .data import (
+from ...syntax import assigned_once
+from ..data import (
     COMPUTED,
     COPIED,
     FACTORIES,
@@ -19,8 +19,10 @@ from .data import (
     is_constant,
     is_constant_table,
 )
-from .devices import device_of, is_device, move_target
-from .uses import is_for_nothing, is_kept, is_written_to, loads
+from ..devices import device_of, is_device, move_target
+from ..uses import is_for_nothing, is_kept, is_written_to, loads
+from .fixes import filled, kept
+from .of_numbers import grown_of_numbers
 
 _COMPUTED = COMPUTED | {"eye"}
 
@@ -158,13 +160,35 @@ class ConstantTensorBuiltPerCall(Rule):
         ]
         if not given or not all(not a.star for a in node.args):
             return None
-        if device_of(node, place) is None or not all(_is_set(one, place) for one in given):
+        if device_of(node, place) is None or is_for_nothing(place):
             return None
-        if is_kept(node, place) or is_written_to(node, place) or is_for_nothing(place):
+        if not all(_is_set(one, place) for one in given):
+            return self._grown(node, given, place)
+        if is_kept(node, place) or is_written_to(node, place):
             return None
         return place.finding(
             node,
             f"`{place.short(node)}` computes the same constant on every call; {where_to_keep(place)}",
+            certainty="note",
+        )
+
+    def _grown(
+        self, node: cst.Call, given: Sequence[cst.BaseExpression], place: Place
+    ) -> Finding | None:
+        """What several operations compute of sizes alone: the same for every input of a size."""
+        if not place.per_call or any(place.is_tensor(one) for one in given):
+            return None
+        whole, steps = grown_of_numbers(node, place)
+        if steps < _STEPS_WORTH_KEEPING or is_kept(whole, place) or is_written_to(whole, place):
+            return None
+        told: set[int] = place.once(("grown of numbers",), set)
+        if id(whole) in told:
+            return None
+        told.add(id(whole))
+        return place.finding(
+            node,
+            f"`{place.short(node)}` and {steps} operations on it depend on numbers alone, and run on every "
+            "call; keep what they give, for each size and device",
             certainty="note",
         )
 
@@ -179,6 +203,8 @@ class ConstantTensorBuiltPerCall(Rule):
 
 
 _SETTINGS = frozenset({"device", "dtype", "layout", "pin_memory"})
+_STEPS_WORTH_KEEPING = 2
+"""Operations on what a factory gives, at least."""
 
 
 def _is_set(node: cst.BaseExpression, place: Place) -> bool:

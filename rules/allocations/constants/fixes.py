@@ -8,9 +8,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Fix, Place, nodes
 
-from ..syntax import assigned, method_call
-from .data import FROM_DATA, is_number
-from .devices import move_target
+from ...syntax import assigned, method_call
+from ..data import FROM_DATA, is_number
+from ..devices import move_target
 
 _MOST = 8
 """Tensors that the function of a constant keeps."""

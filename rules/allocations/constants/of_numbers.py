@@ -1,0 +1,133 @@
+"""What is computed of numbers alone: of sizes, settings and constants, by factories and operations."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Place
+
+from ...syntax import assigned_once
+from ..data import FACTORIES, RANDOM, is_number
+from ..devices import is_device
+from ..uses import loads
+
+_VIEWS = frozenset(
+    "chunk expand flatten meshgrid permute reshape squeeze t transpose unbind unsqueeze view".split()
+)
+_PURE = frozenset(
+    "abs add bool cat clamp cos cumsum div double eq exp flip float floor_divide ge gt half int le log "
+    "long lt masked_fill mul ne outer pow reciprocal repeat repeat_interleave rsqrt sin sqrt square stack "
+    "sub to tril triu where".split()
+)
+_LONGEST = 6
+"""Names of names that are followed."""
+
+
+def grown_of_numbers(
+    node: cst.BaseExpression, place: Place, depth: int = _LONGEST
+) -> tuple[cst.BaseExpression, int]:
+    """The largest value that is computed of a tensor of numbers, and of numbers alone, and by how many
+    operations, views not counted."""
+    steps = 0
+    while (outer := _around(node, place)) is not None:
+        node, launches = outer
+        steps += launches
+    name = assigned_once(node, place)
+    if name is None or depth == 0:
+        return node, steps
+    found = loads(name.value, place.function)
+    if found.written:
+        return node, steps
+    largest, most = node, 0
+    for read in found.reads:
+        if read is name:
+            continue
+        whole, more = grown_of_numbers(read, place, depth - 1)
+        if more > most:
+            largest, most = whole, more
+    return largest, steps + most
+
+
+def _around(node: cst.BaseExpression, place: Place) -> tuple[cst.BaseExpression, int] | None:
+    """What is computed of a value and of numbers, and whether that launches something; None where anything
+    else goes into it, or it is used otherwise."""
+    parent = place.parent(node)
+    if isinstance(parent, cst.BinaryOperation):
+        other = parent.right if parent.left is node else parent.left
+        return (parent, 1) if _of_numbers(other, place) else None
+    if isinstance(parent, cst.Comparison):
+        parts = [parent.left, *(one.comparator for one in parent.comparisons)]
+        others = [part for part in parts if part is not node]
+        return (parent, 1) if all(_of_numbers(part, place) for part in others) else None
+    if isinstance(parent, cst.UnaryOperation) and not isinstance(parent.operator, cst.Not):
+        return parent, 1
+    if isinstance(parent, cst.Subscript) and parent.value is node:
+        plain = all(
+            isinstance(e.slice, cst.Slice) or _of_numbers(e.slice.value, place)
+            for e in parent.slice
+            if isinstance(e.slice, cst.Slice | cst.Index)
+        )
+        return (parent, 0) if plain else None
+    if isinstance(parent, cst.Attribute) and parent.value is node:
+        call = place.parent(parent)
+        return _called(call, parent, place) if isinstance(call, cst.Call) else None
+    if isinstance(parent, cst.Call) and parent.func is not node:
+        return _called(parent, node, place) if place.name(parent).startswith("torch.") else None
+    return None
+
+
+def _called(
+    call: cst.Call, of: cst.BaseExpression, place: Place
+) -> tuple[cst.BaseExpression, int] | None:
+    last = place.last_name(call)
+    if last not in _PURE and last not in _VIEWS:
+        return None
+    if call.func is not of and not any(a.value is of for a in call.args):
+        return None
+    others = [a.value for a in call.args if a.value is not of]
+    if not all(_of_numbers(one, place) or is_device(one, place) for one in others):
+        return None
+    return call, int(last in _PURE)
+
+
+def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -> bool:
+    """Whether a value is a number, or computed of numbers alone."""
+    if is_number(node, place) or place.kind(node).what == "scalar":
+        return True
+    if depth == 0:
+        return False
+    if isinstance(node, cst.Name):
+        if node.value in ("None", "True", "False"):
+            return True
+        held = place.value_of(node)
+        return held is not None and _of_numbers(held, place, depth - 1)
+    if isinstance(node, cst.Attribute):
+        written = place.dotted(node)
+        setting = place.in_module and place.self_name and written.startswith(f"{place.self_name}.")
+        plain = setting and not place.kind(node).maybe_tensor and place.kind(node).what != "module"
+        return bool(plain) or place.name(node).startswith("torch.")
+    if isinstance(node, cst.BinaryOperation):
+        return _of_numbers(node.left, place, depth - 1) and _of_numbers(
+            node.right, place, depth - 1
+        )
+    if isinstance(node, cst.UnaryOperation):
+        return _of_numbers(node.expression, place, depth - 1)
+    if isinstance(node, cst.Tuple | cst.List):
+        return all(_of_numbers(e.value, place, depth - 1) for e in node.elements)
+    if isinstance(node, cst.Subscript):
+        return place.kind(node.value).is_tensor and _of_numbers(node.value, place, depth - 1)
+    if isinstance(node, cst.Call):
+        return _made_of_numbers(node, place, depth)
+    return False
+
+
+def _made_of_numbers(call: cst.Call, place: Place, depth: int) -> bool:
+    name, last = place.name(call), place.last_name(call)
+    if name in FACTORIES:
+        sizes = [a.value for a in call.args if a.keyword is None]
+        return last not in RANDOM and not any(place.is_tensor(one) for one in sizes)
+    receiver = None if name.startswith("torch.") else place.receiver(call)
+    parts = [a.value for a in call.args] + ([receiver] if receiver is not None else [])
+    return last in _PURE | _VIEWS and all(
+        _of_numbers(one, place, depth - 1) or is_device(one, place) for one in parts
+    )
