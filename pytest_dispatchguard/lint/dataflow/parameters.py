@@ -13,7 +13,8 @@ from pytest_dispatchguard.lint.kinds.kinds import TENSOR, UNKNOWN, Kind
 from pytest_dispatchguard.lint.kinds.recorded_types import with_recorded_types
 
 _NOT_A_TENSOR = re.compile(
-    r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$"
+    r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$|"
+    r"^num_(?:experts?|heads|layers|labels|classes|groups|channels|features)$"
 )
 
 
@@ -30,7 +31,7 @@ def bind_parameters(reader: Reader, params: cst.Parameters, function: str) -> No
         if p.annotation is not None:
             kind = reader.annotation(p.annotation.annotation)
             if kind.what == "tensor" and _NOT_A_TENSOR.search(name):
-                kind = kind.maybe()  # its name says that it is a shape or a flag
+                kind = kind.maybe()  # its name says that it is a shape, a count or a flag
             if kind.cls == "dict" and kind.element is not None:
                 # A batch also holds settings and counts that stay on the host.
                 kind = replace(kind, element=kind.element.maybe())

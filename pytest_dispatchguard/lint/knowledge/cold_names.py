@@ -18,7 +18,7 @@ COLD_METHODS = re.compile(
     r"_?plot\w*|_?print_\w+|_?show\w*|_?log_(?:metrics|summary|images?)|_?summary\w*|_?download\w*|"
     r"_?convert_(?:checkpoint|state_dict|weights|config)\w*|add_\w*arguments?|main|cli|_?parse_args|"
     r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)\w*|__class_getitem__|"
-    r"validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
+    r"test[A-Z]\w*|validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
     r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
     r"_?handle_\w*(?:recovery|oom|errors?|failures?|exceptions?)|"
     r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
@@ -48,9 +48,13 @@ TEST_PATHS = re.compile(
 )
 """Files of tests, benchmarks and documentation, and copies left behind (`model copy.py`, `model (1).py`),
 which nothing imports by such a name."""
-COPIED_PATHS = re.compile(r"(?:^|/)_?(?:vendor(?:ed)?|third_?party|3rd_?party)/", re.IGNORECASE)
-"""Folders with code that was copied from other projects, whole as a rule, of which this one runs what it
-calls."""
+COPIED_PATHS = re.compile(
+    r"(?:^|/)_?(?:vendor(?:ed)?|third_?party|3rd_?party|archived?|attic|obsolete|unused|backups?)/|"
+    r"(?:^|/)[^/]*_(?:legacy|old|backup|deprecated)\.py$",
+    re.IGNORECASE,
+)
+"""Code that was copied from other projects, whole as a rule, or that is kept and not run any more: this
+project runs what it calls of it."""
 
 COLD_PATHS = re.compile(
     r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|datasets?|visuali[sz]ation|plotting|"

@@ -117,13 +117,13 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     "diffusers.DiffusionPipeline": _known("", loops="__call__"),
     "diffusers.hooks.ModelHook": _known("new_forward pre_forward post_forward"),
     "transformers.PreTrainedModel": _known(
-        "forward __call__", steps="prepare_inputs_for_generation", module=True
+        "forward __call__", module=True, offers="prepare_inputs_for_generation"
     ),
     "transformers.LogitsProcessor": _known("", steps="__call__"),
     "transformers.StoppingCriteria": _known("", steps="__call__"),
     "transformers.GenerationMixin": _known(
         "",
-        steps="prepare_inputs_for_generation",
+        offers="prepare_inputs_for_generation",
         loops="generate _sample _beam_search _assisted_decoding _prefill",
     ),
     "transformers.Trainer": _known("", steps="training_step compute_loss prediction_step"),

@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
 
-from ...syntax import is_word, last_small, names_in
+from ...syntax import contains, is_word, last_small, names_in
 from ..data_flow import loads, sources
 from ..waits import Asked, only_raises, only_warns
 from .check_fixes import checked_on_device
@@ -92,7 +92,7 @@ class TruthInCheck(Rule):
         else:
             return None
         fix = checked_on_device(who, place)
-        if _may_be_caught(who.by):
+        if _may_be_caught(who.by, place):
             certainty, fix = weaker(certainty, "note"), None
         if _asked_for(place):
             certainty = "maybe"
@@ -118,14 +118,34 @@ def _waited_before(node: cst.BaseExpression, place: Place) -> str:
     return ""
 
 
-def _may_be_caught(branch: cst.CSTNode | None) -> bool:
-    """Whether what is raised is an exception of the project's own, which its callers may well answer to."""
+_ANSWERED = frozenset({"ArithmeticError", "FloatingPointError", "OverflowError"})
+"""Exceptions of Python by which trainers say that a step is to be skipped."""
+
+
+def _may_be_caught(branch: cst.CSTNode | None, place: Place) -> bool:
+    """Whether somebody may well answer to what a check raises: an exception of the project's own, or one that
+    the function itself catches."""
+    if isinstance(branch, cst.Assert):
+        return _is_caught("AssertionError", branch, place)
     if not isinstance(branch, cst.If):
         return False
     last = last_small(branch.body)
     raised = last.exc if isinstance(last, cst.Raise) else None
     raised = raised.func if isinstance(raised, cst.Call) else raised
-    return isinstance(raised, cst.Name) and not hasattr(builtins, raised.value)
+    if not isinstance(raised, cst.Name):
+        return False
+    name = raised.value
+    return not hasattr(builtins, name) or name in _ANSWERED or _is_caught(name, branch, place)
+
+
+def _is_caught(name: str, check: cst.CSTNode, place: Place) -> bool:
+    """Whether a check stands in a `try` that answers to an exception."""
+    return any(
+        isinstance(node, cst.Try)
+        and contains(node.body, check)
+        and any(one.type is not None and name in names_in(one.type) for one in node.handlers)
+        for node in nodes.walk(place.function)
+    )
 
 
 _ENDED = re.compile(r"converg|(?:^|_)(?:done|finished|success|reached|accepted)(?:_|$)")
