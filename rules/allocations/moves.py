@@ -128,11 +128,15 @@ def _end(node: cst.BaseExpression, place: Place) -> Span | None:
     return Span(at.line, column, at.line, column)
 
 
-def _is_drawn(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether a tensor is filled with random numbers on the way."""
-    return any(
-        isinstance(one, cst.Call) and place.last_name(one) in _DRAWING for one in nodes.walk(node)
-    )
+def _is_drawn(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -> bool:
+    """Whether a tensor is filled with random numbers on the way, by names or not."""
+    for one in nodes.walk(node):
+        if isinstance(one, cst.Call) and place.last_name(one) in _DRAWING:
+            return True
+        held = place.value_of(one) if isinstance(one, cst.Name) and depth else None
+        if held is not None and _is_drawn(held, place, depth - 1):
+            return True
+    return False
 
 
 class FactoryThenMove(Rule):
@@ -142,10 +146,9 @@ class FactoryThenMove(Rule):
 
     Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)`,
     `torch.FloatTensor(n, m).to(device)` and the same with names, views, casts, `triu`, `exp`, `fill_` and
-    arithmetic with numbers between, when nothing else is done with the
-    tensor on the CPU. Rows that are picked by `torch.randperm(n)` of the CPU are a note: the index is copied
-    to where the rows are. `torch.zeros_like(x).to(device)` is
-    a note where nothing says that `x` is on the CPU.
+    arithmetic with numbers between, when nothing else is done with the tensor on the CPU. Rows that are
+    picked by `torch.randperm(n)` of the CPU are a note: the index is copied to where the rows are.
+    `torch.zeros_like(x).to(device)` is a note where nothing says that `x` is on the CPU.
 
     ## Why it costs
 

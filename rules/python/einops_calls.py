@@ -57,7 +57,7 @@ class EinopsPerCall(Rule):
         calls = [
             call
             for call, scene in place.calls(*_FUNCTIONS)
-            if scene.function is place.function and _is_of_einops(call, place)
+            if scene.function is place.function and not scene.cold and _is_of_einops(call, place)
         ]
         if not calls or calls[0] is not node or not place.per_call:
             return None

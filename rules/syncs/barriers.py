@@ -168,8 +168,8 @@ class ThrowAwayMemory(Rule):
 
     ## What it does
 
-    Finds `torch.cuda.empty_cache()` (and that of other devices) and `gc.collect()` in hot code; under a
-    condition it is a note.
+    Finds `torch.cuda.empty_cache()` (and that of other devices) and `gc.collect()` in hot code, one of a
+    function; under a condition it is a note.
 
     ## Why it costs
 
@@ -229,17 +229,20 @@ class ThrowAwayMemory(Rule):
 
 
 def _one_before(node: cst.Call, place: Place) -> bool:
-    """Whether the function throws memory away in another way before (`elif is_xpu: …`), or, beside
-    `gc.collect()`, gives memory of a device back: one place, one finding."""
-    walks = place.name(node) == "gc.collect"
+    """Whether the function throws memory away in another way before (`elif is_xpu: …`), or, in the same block
+    as `gc.collect()`, gives memory of a device back: one place, one finding."""
+    collects = place.name(node) == "gc.collect"
     before = True
     for call, scene in place.calls("empty_cache", "collect", "ipc_collect"):
         if call is node:
             before = False
         elif scene.function is place.function:
             gives_back = _on_device_module(place.name(call))
-            if gives_back and (walks or before):
+            beside = scene.block == place.block
+            if collects and gives_back and beside:
                 return True
-            if before and walks and place.name(call) == "gc.collect":
+            if before and gives_back:
+                return True
+            if before and place.name(call) == "gc.collect" and (collects or not beside):
                 return True
     return False

@@ -266,8 +266,10 @@ def is_of_grid(node: cst.BaseExpression, place: Place, depth: int = 2) -> bool:
             return True
         for loop in place.loops:
             for clause in clauses(loop) if isinstance(loop, cst.BaseComp) else (loop,):
-                if isinstance(clause, cst.For | cst.CompFor) and written in names_in(clause.target):
-                    return is_of_grid(clause.iter, place, depth - 1) if depth else False
+                if not isinstance(clause, cst.For | cst.CompFor) or not depth:
+                    continue
+                if written in names_in(clause.target) and is_of_grid(clause.iter, place, depth - 1):
+                    return True
         held = place.value_of(name) if depth else None
         if held is not None and is_of_grid(held, place, depth - 1):
             return True
@@ -536,6 +538,9 @@ _CHOOSING = {"torch.where": 3, "masked_fill": 2, "masked_fill_": 2}
 """Calls whose first argument is a mask, where there are so many."""
 
 
+_OF_INDICES = re.compile(r"(?:^|_)(?:ids?|idxs?|ind|inds|index|indexes|indices|perm|order|topk)$")
+
+
 def _used_as_masks(place: Place) -> Iterator[str]:
     """Names that only masks are used as in a function: inverted as an index, what `torch.where` and
     `masked_fill` choose by, or what is asked whether `any` or `all` of it holds."""
@@ -553,7 +558,7 @@ def _used_as_masks(place: Place) -> Iterator[str]:
             if _CHOOSING.get(called) == len(node.args):
                 chosen = node.args[0].value
                 chosen = _inverted(chosen) or chosen
-        if isinstance(chosen, cst.Name):
+        if isinstance(chosen, cst.Name) and not _OF_INDICES.search(chosen.value):
             yield chosen.value
 
 

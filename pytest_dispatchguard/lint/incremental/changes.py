@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
-from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, STEPS
+from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, OFFERED, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
 
 _WORD = re.compile(r"\w+", re.ASCII)
@@ -229,6 +229,7 @@ def is_unnoticed(
         or function.takes_batch
         or STEPS.fullmatch(last)
         or last in ("backward", "step")
+        or last in OFFERED
         or (
             function.takes_tensors
             and (about.module in matters.library or FORWARDS.fullmatch(last) is not None)

@@ -207,6 +207,11 @@ OPERATIONS = re.compile(
     r"einsum|logits|scan|loss)(?:_|\d|$)"
 )
 """Names, or parts of them, of functions that compute something in a `forward`."""
+NO_OPERATIONS = re.compile(
+    r"(?:^|_)(?:build|class|cls|config|create|files?|format|init|load|log|make|names?|parse|path|plot|print|"
+    r"register|save|set|show|summary|type|validate)(?:_|$)"
+)
+"""Parts of names that say that it is about them, and computes nothing."""
 STEPS = re.compile(
     r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction|inference|infer|"
     r"decode|decoding|generation|sampling|denoise|denoising|rollout|draft|verify)_"

@@ -17,7 +17,7 @@ from pytest_dispatchguard.lint.facts import (
     is_distinctive,
 )
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
-from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, OPERATIONS
+from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, NO_OPERATIONS, OPERATIONS
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
     Reading,
@@ -272,8 +272,10 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
     if last in words.HOOKS:
         for handed in given if last == "saved_tensors_hooks" else given[:1]:
             _note_hook(walk, handed)
-    if last == "step" and first.type == "identifier" and text(walk.source, first) in reading.nested:
-        _note_hook(walk, first, "hook-closure")
+    if last == "step" and _OPTIMIZER.search(text(walk.source, callee)):
+        closure = first.named_children[-1] if first.type == "keyword_argument" else first
+        if closure.type == "identifier" and text(walk.source, closure) in reading.nested:
+            _note_hook(walk, closure, "hook-closure")
     if last in words.TYPE_TESTS and first.type == "identifier":
         name = text(walk.source, first)
         reading.tested.add(name)
@@ -322,7 +324,8 @@ def note_patch(walk: Walk, target: Node, value: Node) -> None:
     if walk.reading.fact is None or not owner:
         return
     imported = owner.partition(".")[0] in walk.imports
-    if not FORWARDS.fullmatch(last) and not (imported and OPERATIONS.search(last)):
+    computes = OPERATIONS.search(last) and not NO_OPERATIONS.search(last)
+    if not FORWARDS.fullmatch(last) and not (imported and computes):
         return
     if value.type == "call":
         callee, arguments = value.named_children[0], value.named_children[-1]

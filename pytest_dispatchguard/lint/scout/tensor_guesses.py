@@ -187,7 +187,7 @@ def ask_looped(walk: Walk, node: Node) -> None:
 
 _SELECTING = ("narrow", "select")
 _PIECE = re.compile(
-    r"\[[^\[\]]{0,80}?(?:[a-z_]\w{0,40}[^\[\],\"']{0,40}:|:[^\[\],\"']{0,40}[a-z_])"
+    r"\[[^\[\]]{0,60}?(?:[a-z_]\w{0,40}(?:[^\w\[\],\"'][^\[\],\"']{0,30})?:|:[^\[\],\"']{0,30}[a-z_])"
 )
 """Brackets around a piece whose beginning or end has a name: ``x[start:end]``, ``x[:, :n]``."""
 _TAKEN_APART = re.compile(r"(?:\b|_)(?:split|unbind)\(")

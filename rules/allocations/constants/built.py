@@ -22,7 +22,7 @@ from ..data import (
 from ..devices import device_of, is_device, move_target
 from ..uses import is_for_nothing, is_kept, is_written_to, loads
 from .fixes import filled, kept
-from .of_numbers import grown_of_numbers
+from .of_numbers import grown_of_numbers, is_setting, is_size
 
 _COMPUTED = COMPUTED | {"eye"}
 
@@ -66,7 +66,8 @@ class ConstantTensorBuiltPerCall(Rule):
 
     ## Why it costs
 
-    Every call walks the Python numbers, allocates, and, with a device, waits for a copy to it.
+    Every call walks the Python numbers, allocates, and, with a device, waits for a copy to it. What the
+    device computes waits for nothing, but launches a kernel for each operation.
 
     ## Example
 
@@ -176,8 +177,12 @@ class ConstantTensorBuiltPerCall(Rule):
         self, node: cst.Call, given: Sequence[cst.BaseExpression], place: Place
     ) -> Finding | None:
         """What several operations compute of sizes alone: the same for every input of a size."""
-        if not place.per_call or any(place.is_tensor(one) for one in given):
+        if not place.per_call or not all(is_size(one, place) for one in given[-2:]):
             return None
+        if len(given) > 1 and place.last_name(node) == "arange" and not is_constant(given[0]):
+            return None  # it begins elsewhere each time
+        if next(place.calls("register_buffer"), None) is not None:
+            return None  # kept for the next call
         whole, steps = grown_of_numbers(node, place)
         if steps < _STEPS_WORTH_KEEPING or is_kept(whole, place) or is_written_to(whole, place):
             return None
@@ -215,11 +220,7 @@ def _is_set(node: cst.BaseExpression, place: Place) -> bool:
         return _is_set(node.expression, place)
     if isinstance(node, cst.Call) and place.name(node) == "int" and len(node.args) == 1:
         return _is_set(node.args[0].value, place)
-    if isinstance(node, cst.Attribute):
-        written = place.dotted(node)
-        setting = place.in_module and place.self_name and written.startswith(f"{place.self_name}.")
-        return bool(setting) and not place.kind(node).maybe_tensor
-    return is_constant(node)
+    return is_setting(node, place) or is_constant(node)
 
 
 def _stays_on_host(node: cst.Call, place: Place) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Place
+from pytest_dispatchguard import Place, nodes
 
 from ...syntax import assigned_once
 from ..data import FACTORIES, RANDOM, is_number
@@ -21,6 +21,29 @@ _PURE = frozenset(
 )
 _LONGEST = 6
 """Names of names that are followed."""
+
+
+def is_setting(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a setting of the module that this call does not change, and no tensor."""
+    if not isinstance(node, cst.Attribute) or not place.in_module or not place.self_name:
+        return False
+    written = place.dotted(node)
+    own = written.startswith(f"{place.self_name}.") and not place.kind(node).maybe_tensor
+    return own and not any(
+        place.dotted(target) == written
+        for one in nodes.walk(place.function)
+        for target in nodes.bound_by(one)
+    )
+
+
+def is_size(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether what a factory is given is no tensor, and was not read from one."""
+    held = place.value_of(node) if isinstance(node, cst.Name) else node
+    read = any(
+        isinstance(one, cst.Call) and place.last_name(one) in ("item", "tolist")
+        for one in nodes.walk(held if held is not None else node)
+    )
+    return not read and not place.is_tensor(node)
 
 
 def grown_of_numbers(
@@ -100,12 +123,11 @@ def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -
         if node.value in ("None", "True", "False"):
             return True
         held = place.value_of(node)
-        return held is not None and _of_numbers(held, place, depth - 1)
+        if held is None or loads(node.value, place.function).written:
+            return False
+        return _of_numbers(held, place, depth - 1)
     if isinstance(node, cst.Attribute):
-        written = place.dotted(node)
-        setting = place.in_module and place.self_name and written.startswith(f"{place.self_name}.")
-        plain = setting and not place.kind(node).maybe_tensor and place.kind(node).what != "module"
-        return bool(plain) or place.name(node).startswith("torch.")
+        return place.name(node).startswith("torch.")
     if isinstance(node, cst.BinaryOperation):
         return _of_numbers(node.left, place, depth - 1) and _of_numbers(
             node.right, place, depth - 1
@@ -124,8 +146,14 @@ def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -
 def _made_of_numbers(call: cst.Call, place: Place, depth: int) -> bool:
     name, last = place.name(call), place.last_name(call)
     if name in FACTORIES:
+        if last in RANDOM:
+            return False
+        if last == "full":
+            value = place.argument(call, 1, "fill_value")
+            if value is None or not _of_numbers(value, place, depth - 1):
+                return False
         sizes = [a.value for a in call.args if a.keyword is None]
-        return last not in RANDOM and not any(place.is_tensor(one) for one in sizes)
+        return all(is_size(one, place) for one in sizes[:1])
     receiver = None if name.startswith("torch.") else place.receiver(call)
     parts = [a.value for a in call.args] + ([receiver] if receiver is not None else [])
     return last in _PURE | _VIEWS and all(

@@ -94,8 +94,7 @@ class PythonExtremumOfTensors(Rule):
 
 
 def _a_bound(node: cst.Call, place: Place) -> bool:
-    """Whether what is chosen is where a slice ends, or is given to `range`, a factory of torch, or what takes
-    a size, by a name or not."""
+    """Whether what is chosen is where a slice ends, or is given to what takes a number, by a name or not."""
     seen: list[cst.BaseExpression] = [node]
     name = held_by(node, place) or _rebound(node, place)
     seen.extend(loads(name, place) if name else ())

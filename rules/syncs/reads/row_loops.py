@@ -13,9 +13,13 @@ from pytest_dispatchguard import Place, nodes
 from ...syntax import names_in
 
 _FEW = 4
-_BY_MEMORY = re.compile(r"chunk|tile|micro|minibatch|mini_batch|window|bucket|block|patch")
+_BY_MEMORY = re.compile(
+    r"(?<![a-z])(?:chunk|tile(?!d?_?n)|micro|minibatch|mini_batch|window|bucket|block|patch)"
+)
 """Names of pieces that are as large as memory allows, or as the algorithm says."""
-_BY_MODEL = re.compile(r"layer|level|stage|branch|feature|feats\b|part|modal|param|chain|scale")
+_BY_MODEL = re.compile(
+    r"(?<![a-z])(?:layer|level|stage|branch|feature|feats?\b|part|modal|param|chain|scale)"
+)
 """Names of what a model has a few of, whatever the size of its input."""
 _OF_LAYERS = re.compile(r"(?:n|num|number_of)_?\w*(?:layers|levels|stages)")
 _VIEWS = frozenset(
@@ -23,8 +27,9 @@ _VIEWS = frozenset(
     "unsqueeze view view_as".split()
 )
 """Methods that launch nothing."""
-_KEEPING = frozenset(
-    "append enumerate extend float insert int isinstance item len list range slice tolist zip".split()
+_KEEPING = frozenset({"append", "extend", "insert", "item", "tolist"})
+_OF_PYTHON = frozenset(
+    "enumerate float int isinstance len list max min range slice sum tuple zip".split()
 )
 """Calls that launch nothing either, or that other rules tell."""
 _KNOWN = frozenset({"device", "dtype", "is_cuda", "ndim", "requires_grad", "shape"})
@@ -64,7 +69,9 @@ def row_loop(loop: cst.For | cst.CompFor, body: cst.CSTNode, place: Place) -> Ro
     over, shown = loop.iter, place.text(loop.iter).lower()
     if isinstance(over, cst.Call) and place.name(over) == "range" and over.args:
         return None if _OF_LAYERS.search(shown) else _counting(loop, over, body)
-    if _BY_MEMORY.search(shown) or _BY_MODEL.search(shown):
+    if _BY_MEMORY.search(shown):
+        return None
+    if _BY_MODEL.search(shown) and not _is_taken_apart(over, place):
         return None
     counters: frozenset[str] = frozenset()
     target: cst.BaseExpression = loop.target
@@ -139,7 +146,8 @@ def _is_taken_apart(node: cst.BaseExpression, place: Place) -> bool:
         return True
     sizes = place.argument(node, int(of_torch), "split_size_or_sections")
     sizes = place.argument(node, int(of_torch), "split_size") if sizes is None else sizes
-    return sizes is not None and place.kind(sizes).what == "nested"
+    written_down = isinstance(sizes, cst.List | cst.Tuple)
+    return sizes is not None and not written_down and place.kind(sizes).what == "nested"
 
 
 def _bounds(named: frozenset[str], counters: frozenset[str], body: cst.CSTNode) -> frozenset[str]:
@@ -166,15 +174,48 @@ def _looks_up(node: cst.BaseExpression, counters: frozenset[str]) -> bool:
 
 
 def _carries(body: cst.CSTNode, place: Place) -> bool:
-    """Whether a round needs what the round before it made, other than to gather results."""
+    """Whether a round needs what the round before it computed, other than to gather results."""
+    leads: dict[str, set[str]] = {}
+    computed: set[str] = set()
     for one in nodes.walk(body):
-        if not isinstance(one, cst.Assign):
+        if isinstance(one, cst.Assign):
+            bound = {t.value for target in one.targets for t in _names_of(target.target)}
+        elif isinstance(one, cst.AugAssign):
+            bound = {one.target.value} if isinstance(one.target, cst.Name) else set()
+        else:
             continue
-        bound = {t.value for target in one.targets for t in _names_of(target.target)}
-        for name in bound & names_in(one.value):
-            if not _gathers(one.value, name, place):
+        for name in bound:
+            reads = names_in(one.value)
+            if isinstance(one, cst.Assign) and name in reads and _gathers(one.value, name, place):
+                reads -= {name}
+            leads.setdefault(name, set()).update(reads)
+            if _computes(one.value, place):
+                computed.add(name)
+    return any(_comes_back(name, leads) for name in computed)
+
+
+def _comes_back(name: str, leads: dict[str, set[str]]) -> bool:
+    """Whether a value is computed from what it was in the round before, by other names or not."""
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for source in leads.get(waiting.pop(), ()):
+            if source == name:
                 return True
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
     return False
+
+
+def _computes(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is more than a count: it is a tensor, or what a call gives that is no builtin."""
+    return place.on_device(value) or any(
+        isinstance(one, cst.Call)
+        and not (isinstance(one.func, cst.Name) and one.func.value in _OF_PYTHON)
+        and place.last_name(one) not in _KEEPING
+        for one in nodes.walk(value)
+    )
 
 
 def _names_of(target: cst.BaseExpression) -> Iterator[cst.Name]:
@@ -186,7 +227,9 @@ def _names_of(target: cst.BaseExpression) -> Iterator[cst.Name]:
 
 
 def _gathers(value: cst.BaseExpression, name: str, place: Place) -> bool:
-    """Whether an expression adds something to what a name held."""
+    """Whether an expression adds something to what a name held, and needs it for nothing else."""
+    if sum(one.value == name for one in nodes.names_in(value)) != 1:
+        return False
     if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, _JOINING):
         return any(
             isinstance(side, cst.Name) and side.value == name for side in (value.left, value.right)
@@ -202,7 +245,8 @@ def is_worked_on(part: cst.CSTNode, body: cst.CSTNode, place: Place, steps: int 
     while outer is not None and _passes_on(outer, place):
         outer = by.get(id(outer))
     if isinstance(outer, cst.Call):
-        return place.last_name(outer) not in _KEEPING
+        plain = isinstance(outer.func, cst.Name) and outer.func.value in _OF_PYTHON
+        return not plain and place.last_name(outer) not in _KEEPING
     if isinstance(outer, cst.Assign) and steps:
         names = {t.target.value for t in outer.targets if isinstance(t.target, cst.Name)}
         return any(

@@ -21,8 +21,9 @@ class LaunchPerRow(Rule):
     `range` or `enumerate`, around operations on `x[i]`, `x[i : i + 1]` or `x.narrow(0, i, 1)`; around pieces
     of different sizes (`x[start:end]` of sequences, experts, requests); over what `x.split(sizes)` or
     `x.unbind()` gave. It is a note: the author has to find a way to work on all rows at once. Left alone are
-    pieces of equal size, which are as large as memory allows, and, but for a `range`, loops whose rounds need
-    what the round before made.
+    pieces of equal size, or whose names say that they are as large as memory allows (`chunks`, `tiles`),
+    what a model has a few of, by its name (`layers`, `levels`, `features`), and, but for a `range`, loops
+    whose rounds need what the round before made.
 
     A comprehension that only lists the views of all rows, which nobody writes to, is a finding: `x.unbind()`
     and `x.split(1)` make them in one call.
@@ -139,8 +140,13 @@ def _piece_of(part: cst.CSTNode, bounds: frozenset[str], place: Place) -> cst.Ba
         piece = element.slice
         if isinstance(piece, cst.Index) and _is_slice(piece.value, bounds, place):
             return part.value
-        if isinstance(piece, cst.Slice) and any(
-            end is not None and names_in(end) & bounds for end in (piece.lower, piece.upper)
+        # What begins where all others do is no piece, but a longer beginning.
+        if (
+            isinstance(piece, cst.Slice)
+            and piece.lower is not None
+            and any(
+                end is not None and names_in(end) & bounds for end in (piece.lower, piece.upper)
+            )
         ):
             return part.value
     return None

@@ -286,9 +286,20 @@ class CopyToHost(Rule):
         )
 
 
+_OF_MODULES = re.compile(
+    r"model|module|net\d*$|unet|vae|encoder|decoder|transformer|pipe|layer|block|policy|actor|critic|agent"
+)
+
+
 def _is_open(tensor: cst.BaseExpression, place: Place) -> bool:
-    """Whether nothing is known of a value but its name, in a file that imports torch."""
-    return place.kind(tensor).what == "unknown" and "torch" in place.imports
+    """Whether nothing is known of a value but its name, which is not one of a module, in a file that imports
+    torch."""
+    named = place.dotted(tensor).rpartition(".")[2].lower()
+    return (
+        place.kind(tensor).what == "unknown"
+        and "torch" in place.imports
+        and _OF_MODULES.search(named) is None
+    )
 
 
 def _sent_by_another_name(tensor: cst.BaseExpression, place: Place) -> bool:
@@ -404,14 +415,16 @@ def _given_to(copy: cst.Call, place: Place) -> str:
 
 
 def _moves_a_module(call: cst.Call, tensor: cst.BaseExpression, place: Place) -> bool:
-    """Whether what is moved is a module, which goes where it is told: `self.model = self.model.cpu()`, or
-    nothing is made of the result."""
+    """Whether what is moved is a module, which goes where it is told: `self.model = self.model.cpu()`,
+    `unet = unet.cpu()`, or nothing is made of the result."""
     parent = place.parent(call)
     if isinstance(parent, cst.Expr) or place.dotted(tensor) == place.self_name:
         return True
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
         target = parent.targets[0].target
-        return isinstance(target, cst.Attribute) and place.same(target, tensor)
+        if isinstance(target, cst.Name) and not _OF_MODULES.search(target.value.lower()):
+            return False
+        return place.same(target, tensor)
     return False
 
 

@@ -140,10 +140,11 @@ def _may_be_caught(branch: cst.CSTNode | None, place: Place) -> bool:
 
 def _is_caught(name: str, check: cst.CSTNode, place: Place) -> bool:
     """Whether a check stands in a `try` that answers to an exception."""
+    answers = {name, "BaseException", "Exception"}
     return any(
         isinstance(node, cst.Try)
         and contains(node.body, check)
-        and any(one.type is not None and name in names_in(one.type) for one in node.handlers)
+        and any(one.type is None or names_in(one.type) & answers for one in node.handlers)
         for node in nodes.walk(place.function)
     )
 

@@ -253,6 +253,11 @@ SOLVED: dict[str, Edit] = {
         "class Store:\n",
         "class Store:\n    def describe_shape(self):\n        return 1\n\n",
     ),
+    "a method comes that users of a library class call": (
+        "pkg/helpers.py",
+        "class Store:\n",
+        "class Store:\n    def prepare_inputs_for_generation(self):\n        return 1\n\n",
+    ),
 }  # fmt: skip
 
 
