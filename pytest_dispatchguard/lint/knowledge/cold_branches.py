@@ -15,8 +15,8 @@ _WORTH_PARSING = (
     is_torchdynamo captur backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
     xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
-    is_save should_save do_save is_last_ is_report should_report is_ckpt is_checkpoint should_checkpoint plot
-    visuali
+    is_save should_save do_save is_last_ is_report should_report should_record should_summ is_ckpt
+    is_checkpoint should_checkpoint plot visuali
     loglevel log_level""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
@@ -48,7 +48,7 @@ _ASKS_DEBUG = re.compile(
 _NOW_AND_THEN = re.compile(
     r"_?(?:is|should|do|to)_log(?:ging)?(?:_\w+)?|_?log_(?:\w+_)?(?:info|stats|details|histograms?|images?)|_?(?:is_|in_)?(?:auto)?tuning(?:_mode)?|"
     r"_?(?:should_|do_|is_)?dump(?:_enabled|_inputs|_outputs|_tensors)?|"
-    r"_?(?:is|should|do|to)_(?:save|report|plot|render|checkpoint|ckpt)(?:_\w+)?|"
+    r"_?(?:is|should|do|to)_(?:save|report|plot|render|checkpoint|ckpt|record|summari[sz]e)(?:_\w+)?|"
     r"_?(?:do_|with_|make_|save_)?(?:plots?|plotting|visuali[sz](?:e|ations?))|"
     r"_?is_last_(?:step|batch|iter|iteration|epoch)"
 )

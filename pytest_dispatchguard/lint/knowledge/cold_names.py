@@ -64,7 +64,7 @@ COLD_PATHS = re.compile(
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
     r"[^/]*debug(?:ging)?_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
-    r"exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry|[^/]*_(?:load|loading|tracer))\.py$"
+    r"nan_?detect\w*|exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry|[^/]*_(?:load|loading|tracer))\.py$"
 )
 """Files whose code runs at set-up, for people, or on the command line."""
 

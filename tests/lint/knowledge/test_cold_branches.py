@@ -39,6 +39,7 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "self.iteration % self.iters_per_scale == self.iters_per_scale - 1",
         "self.log_loss_info",
         "log_grad_stats",
+        "should_record_summaries",
         "step % 100 == 0",
         "not self.built",
         "not self._is_initialized",

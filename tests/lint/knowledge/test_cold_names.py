@@ -18,7 +18,7 @@ from pytest_dispatchguard.lint.sources.packages import APART
 @pytest.mark.parametrize(
     "name",
     "install_layer_state uninstall_hooks compile_module _compile_submodules_with_trt register_models "
-    "register_buffers register_forward_hooks causal_mask_mod quantize".split(),
+    "register_buffers register_forward_hooks causal_mask_mod quantize testKernel".split(),
 )
 def test_set_up_is_cold(name: str) -> None:
     assert COLD_METHODS.fullmatch(name)
@@ -26,7 +26,8 @@ def test_set_up_is_cold(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "compiled_step register_tokens add_register_tokens installed_forward compile_time_mask forward".split(),
+    "compiled_step register_tokens add_register_tokens installed_forward compile_time_mask forward "
+    "test_step testing".split(),
 )
 def test_what_only_looks_like_it_is_not(name: str) -> None:
     assert COLD_METHODS.fullmatch(name) is None
@@ -39,6 +40,7 @@ def test_what_only_looks_like_it_is_not(name: str) -> None:
         ("pkg/runners/meta_load.py", True),
         ("pkg/fx/tracer/dispatch.py", True),
         ("pkg/acc_tracer.py", True),
+        ("pkg/nan_detector.py", True),
         ("pkg/data/loader.py", False),
         ("pkg/workload.py", False),
         ("pkg/raytracer_ops.py", False),
@@ -101,3 +103,19 @@ def test_copies_left_behind_are_cold(path: str, *, cold: bool) -> None:
 def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
     assert bool(COPIED_PATHS.search(path)) is copied
     assert bool(APART.search(path)) is copied  # nor does the library offer it
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("third_party/ops.py", True),
+        ("archive/models/llama.py", True),
+        ("pkg/archived/attention.py", True),
+        ("finetune/lora_legacy.py", True),
+        ("pkg/legacy/ops.py", False),
+        ("pkg/archives.py", False),
+        ("pkg/threshold.py", False),
+    ],
+)
+def test_what_is_copied_or_only_kept_has_no_roots(path: str, *, kept: bool) -> None:
+    assert bool(COPIED_PATHS.search(path)) is kept
