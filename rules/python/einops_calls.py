@@ -1,4 +1,4 @@
-"""DG619: einops, which reads its patterns in Python on every call."""
+"""DG619: einops, which works through its patterns in Python on every call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class EinopsPerCall(Rule):
         if not calls or calls[0] is not node or not place.per_call:
             return None
         more = f" and {len(calls) - 1} more of einops" if len(calls) > 1 else ""
-        reads, patterns = ("read", "their patterns") if more else ("reads", "its pattern")
+        takes, patterns = ("take", "their patterns") if more else ("takes", "its pattern")
         steps = _in_torch(node, place)
         given = place.argument(node, 0, "tensor")
         instead = "`permute`, `flatten`, `expand` and the like do without"
@@ -70,8 +70,8 @@ class EinopsPerCall(Rule):
             instead = f"`{place.short(given, 24)}{steps}` does without"
         return place.finding(
             node,
-            f"`{place.short(node)}`{more} {reads} {patterns} in Python on every call, which takes about as "
-            f"long again as the work of torch; {instead}",
+            f"`{place.short(node)}`{more} {takes} {patterns} through several Python functions on every call, "
+            f"about as long again as the work of torch; {instead}",
             certainty="note",
             fix=_fix(calls, place),
         )
