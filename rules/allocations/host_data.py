@@ -208,7 +208,8 @@ class HostDataToDevice(Rule):
         copied."""
         if place.loops and place.invariant(node, place.loops[-1]):
             return True, "it is the same in every iteration of the loop: build it before"
-        if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
+        one = data.elements[0].value if _has_one(data) else None
+        if one is not None and place.kind(one).what != "nested" and _may_be_one_number(one, place):
             full = "new_full((1,), …)" if place.last_name(node) == "new_tensor" else ""
             full = full or "torch.full((1,), …, device=…)"
             return True, f"create it there with `{full}` of the same dtype, which does not wait"
@@ -237,6 +238,17 @@ class HostDataToDevice(Rule):
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"
         )
+
+
+def _has_one(data: cst.BaseExpression) -> TypeGuard[cst.List | cst.Tuple]:
+    return isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1
+
+
+def _may_be_one_number(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether nothing says that a value is a list: it is not filled, and not called after several things."""
+    if not isinstance(node, cst.Name):
+        return True
+    return not _is_filled(node.value, place) and not node.value.endswith(("ids", "list", "tokens"))
 
 
 def _goes_to_other_processes(node: cst.Call, place: Place) -> bool:

@@ -23,7 +23,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"[!=]=\s*[\w.]*(?:num_|total_|max_|n_|_per_)|^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -304,6 +304,25 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     return _cold_atom(node), _FINE.fullmatch(name.rpartition(".")[2]) is not None
 
 
+_TOTAL = re.compile(
+    r"(?:num|total|max|n)_\w*(?:steps?|iters?|iterations|batches|epochs?|rounds)\w*|(?:steps|batches|iters)_per_\w+"
+)
+"""How many rounds there are."""
+
+
+def _is_last_round(left: ast.expr, right: ast.expr) -> bool:
+    """Whether a counter is compared with how many rounds there are, or with the last of them."""
+    if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Sub):
+        right = right.left
+    if isinstance(right, ast.Call) and _dotted(right.func) == "len" and right.args:
+        total = re.search("load|batches", _dotted(right.args[0])) is not None
+    else:
+        total = _TOTAL.fullmatch(_dotted(right).rpartition(".")[2]) is not None
+    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
+        left = left.left
+    return total and _COUNTER.search(_dotted(left).rpartition(".")[2]) is not None
+
+
 def _verdict_of_comparison(
     left: ast.expr, op: ast.cmpop, right: ast.expr, assigned: Collection[str]
 ) -> tuple[bool, bool]:
@@ -332,6 +351,8 @@ def _verdict_of_comparison(
     ):
         # The object that was met last, kept with what was made of it.
         return (False, True) if isinstance(op, ast.Is) else (True, False)
+    if isinstance(op, (ast.Eq, ast.NotEq)) and _is_last_round(left, right):
+        return (True, False) if isinstance(op, ast.Eq) else (False, True)
     outgrown = _outgrown(left, op, right, assigned)
     if any(outgrown):
         return outgrown

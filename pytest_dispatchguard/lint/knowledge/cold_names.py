@@ -105,7 +105,7 @@ COLD_DECORATORS = frozenset(
 """Decorators of functions that run once, or only where code is analysed."""
 
 REMEMBERING_DECORATORS = re.compile(
-    r"(?:\w+\.)*_?(?:\w+_)?(?:memoi[sz]e|memoi[sz]ed|(?:disk|lru|ttl|weak|file|dir|per_(?:device|process|rank|dtype|shape))_?cached?|(?:run|call|do|execute)_once|cached?_(?:dir|disk|result|results|on_disk))"
+    r"(?:\w+\.)*_?(?:\w+_)?(?:memoi[sz]e|memoi[sz]ed|(?:disk|lru|ttl|weak|file|dir|per_(?:device|process|rank|dtype|shape))_?cached?|(?:run|call|do|execute)_once|singleton|cached?_(?:dir|disk|result|results|on_disk))"
 )
 """The same of whoever keeps what a function gave, by the name."""
 KERNEL_DECORATORS = re.compile(

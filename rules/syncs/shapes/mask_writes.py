@@ -147,6 +147,11 @@ def _without_counting(
         and place.same(mask_of(value, place) or value, mask)
         and len(value.slice) == len(target.slice)
     )
+    if len(target.slice) > 1 and _takes_more(target, mask, place):
+        return "note", (
+            "What is beside the mask has as many elements as it hits, so it has to be counted: find its "
+            f"indices once (`{shown}.nonzero(as_tuple=True)`) if several statements use it."
+        )
     if len(target.slice) > 1:
         certainty: Certainty = "sure" if single or picked else "note"
         return certainty, (
