@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Collection
 from functools import lru_cache
 
+from pytest_dispatchguard.lint.knowledge.counters import COUNTER, dotted, is_last_round
+
 _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
@@ -90,7 +92,6 @@ _INTERVAL = re.compile(
     r"(?:steps|iters|iterations|batches|updates)_per_(?:epoch|scale|stage|phase|cycle|round|run|update)",
     re.IGNORECASE,
 )
-_COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
 _STATE = re.compile(r"(?:\w+_)?state")
 _GROUP = re.compile(r"(?:param_?)?group")
 """What optimizers call a table of settings, and of what they make once for them."""
@@ -125,28 +126,17 @@ def parse_condition(condition: str) -> ast.expr | None:
         return None
 
 
-def _dotted(node: ast.expr) -> str:
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    parts.append(node.id)
-    return ".".join(reversed(parts))
-
-
 def _cold_atom(node: ast.expr) -> bool:
     """Whether an expression is true only where nobody minds the cost."""
     if isinstance(node, ast.Call):
-        called = _dotted(node.func).rpartition(".")[2].lstrip("_")
+        called = dotted(node.func).rpartition(".")[2].lstrip("_")
         if called in _COLD_CALLS or _OTHER_DEVICE.fullmatch(called) is not None:
             return True
         return _ASKS_DEBUG.fullmatch(called) is not None
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        asked = _dotted(node.left).rpartition(".")[2]
+        asked = dotted(node.left).rpartition(".")[2]
         return isinstance(node.ops[0], (ast.Gt, ast.GtE)) and _LEVEL.fullmatch(asked) is not None
-    last = _dotted(node).rpartition(".")[2]
+    last = dotted(node).rpartition(".")[2]
     if not last:
         return False
     rare = _DEBUG.fullmatch(last) or _OTHER_DEVICE.fullmatch(last) or _NOW_AND_THEN.fullmatch(last)
@@ -157,21 +147,21 @@ def _interval(node: ast.expr, assigned: Collection[str]) -> bool:
     """``step % log_every``: true on all but few steps."""
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
         return False
-    left = _dotted(node.left).rpartition(".")[2]
+    left = dotted(node.left).rpartition(".")[2]
     if not left and isinstance(node.left, ast.BinOp):
-        left = _dotted(node.left.left).rpartition(".")[2]
-    if _is_one(_dotted(node.right)) in assigned and "epoch" not in left:
+        left = dotted(node.left.left).rpartition(".")[2]
+    if _is_one(dotted(node.right)) in assigned and "epoch" not in left:
         return False
     if isinstance(node.right, ast.Constant):
         big = isinstance(node.right.value, int) and node.right.value >= 10
-        return big and _COUNTER.search(left) is not None
-    return _INTERVAL.search(_dotted(node.right)) is not None
+        return big and COUNTER.search(left) is not None
+    return _INTERVAL.search(dotted(node.right)) is not None
 
 
 def _framework(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bool]:
     """Of ``backend() == "jax"`` and the like: whether what runs when it is true, and when it is
     false, is for another framework than torch."""
-    asked = _dotted(left.func if isinstance(left, ast.Call) else left).rpartition(".")[2]
+    asked = dotted(left.func if isinstance(left, ast.Call) else left).rpartition(".")[2]
     if not _ASKS_FRAMEWORK.fullmatch(asked):
         return False, False
     elements = right.elts if isinstance(right, (ast.Tuple, ast.List, ast.Set)) else [right]
@@ -276,8 +266,8 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     if _interval(node, assigned):
         return False, True
     if isinstance(node, ast.Call):
-        if _dotted(node.func) in ("hasattr", "getattr") and len(node.args) >= 2:
-            owner, attribute = _dotted(node.args[0]), node.args[1]
+        if dotted(node.func) in ("hasattr", "getattr") and len(node.args) >= 2:
+            owner, attribute = dotted(node.args[0]), node.args[1]
             if owner.partition(".")[0] == "torch":
                 return False, True  # what an old version lacks
             if (
@@ -292,7 +282,7 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
         if _counts(node, assigned) or _finds_all_fine(node):
             return False, True
         return _cold_atom(node) or _finds_broken_values(node), False
-    name = _dotted(node)
+    name = dotted(node)
     if "." in name and switched_off(name) in assigned and _LOOKS_ONCE.search(name):
         return True, False
     if name in assigned and _lasting(name, assigned) and _FIRST.fullmatch(name.rpartition(".")[2]):
@@ -304,30 +294,11 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     return _cold_atom(node), _FINE.fullmatch(name.rpartition(".")[2]) is not None
 
 
-_TOTAL = re.compile(
-    r"(?:num|total|max|n)_\w*(?:steps?|iters?|iterations|batches|epochs?|rounds)\w*|(?:steps|batches|iters)_per_\w+"
-)
-"""How many rounds there are."""
-
-
-def _is_last_round(left: ast.expr, right: ast.expr) -> bool:
-    """Whether a counter is compared with how many rounds there are, or with the last of them."""
-    if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Sub):
-        right = right.left
-    if isinstance(right, ast.Call) and _dotted(right.func) == "len" and right.args:
-        total = re.search("load|batches", _dotted(right.args[0])) is not None
-    else:
-        total = _TOTAL.fullmatch(_dotted(right).rpartition(".")[2]) is not None
-    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
-        left = left.left
-    return total and _COUNTER.search(_dotted(left).rpartition(".")[2]) is not None
-
-
 def _verdict_of_comparison(
     left: ast.expr, op: ast.cmpop, right: ast.expr, assigned: Collection[str]
 ) -> tuple[bool, bool]:
     if isinstance(op, (ast.Is, ast.IsNot)) and _is_nothing(right):
-        if _DEBUG_SETTING.fullmatch(_dotted(left).rpartition(".")[2]):
+        if _DEBUG_SETTING.fullmatch(dotted(left).rpartition(".")[2]):
             return (False, True) if isinstance(op, ast.Is) else (True, False)
         filled = _is_filled(left, assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
@@ -340,18 +311,18 @@ def _verdict_of_comparison(
         same = isinstance(op, (ast.Eq, ast.Is)) is right.value
         return (when_true, when_false) if same else (when_false, when_true)
     if isinstance(op, (ast.In, ast.NotIn)):
-        name = _dotted(right).removesuffix(".__dict__")
+        name = dotted(right).removesuffix(".__dict__")
         kept = _lasting(name, assigned) and _CACHE.fullmatch(name.rpartition(".")[2]) is not None
         named = isinstance(left, ast.Constant) and _GROUP.fullmatch(name) is not None
         if kept or (name in assigned and (named or _keeps(name, assigned))):
             return (True, False) if isinstance(op, ast.NotIn) else (False, True)
     if isinstance(op, (ast.Is, ast.IsNot)) and any(
         ("." in name or f"global {name}" in assigned) and name in assigned
-        for name in (_dotted(left), _dotted(right))
+        for name in (dotted(left), dotted(right))
     ):
         # The object that was met last, kept with what was made of it.
         return (False, True) if isinstance(op, ast.Is) else (True, False)
-    if isinstance(op, (ast.Eq, ast.NotEq)) and _is_last_round(left, right):
+    if isinstance(op, (ast.Eq, ast.NotEq)) and is_last_round(left, right):
         return (True, False) if isinstance(op, ast.Eq) else (False, True)
     outgrown = _outgrown(left, op, right, assigned)
     if any(outgrown):
@@ -380,20 +351,20 @@ def _is_nothing(node: ast.expr) -> bool:
     """Whether an expression stands for nothing: None, or what does where None is a value."""
     if isinstance(node, ast.Constant):
         return node.value is None
-    return _SENTINEL.fullmatch(_dotted(node).rpartition(".")[2]) is not None
+    return _SENTINEL.fullmatch(dotted(node).rpartition(".")[2]) is not None
 
 
 def _is_filled(node: ast.expr, assigned: Collection[str]) -> bool:
     """Whether what was nothing is there from then on."""
-    name = _dotted(node)
+    name = dotted(node)
     if (
         not name
         and isinstance(node, ast.Call)
-        and _dotted(node.func) == "getattr"
+        and dotted(node.func) == "getattr"
         and len(node.args) >= 2
     ):
         key = node.args[1]
-        name = f"{_dotted(node.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
+        name = f"{dotted(node.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
     if name in assigned and _lasting(name, assigned):
         return True
     # `m = cache.get(key)` before it, `cache[key] = m` in it.
@@ -410,13 +381,13 @@ def _outgrown(
     for side, smaller in ((left, (ast.Lt, ast.LtE)), (right, (ast.Gt, ast.GtE))):
         if isinstance(op, (ast.NotEq, *smaller)) and _describes_kept(side, assigned):
             return True, False
-        for name in {_dotted(side), _held(side)}:
+        for name in {dotted(side), _held(side)}:
             if "." not in name and f"global {name}" not in assigned:
                 continue
             before = _MADE_BEFORE.search(name) is not None
             if isinstance(op, ast.Eq) and before:
                 return False, True
-            counted = _COUNTER.search(name.rpartition(".")[2]) is not None
+            counted = COUNTER.search(name.rpartition(".")[2]) is not None
             if isinstance(op, ast.NotEq) and (before or (name in assigned and not counted)):
                 return True, False
             extent = before or (name in assigned and _EXTENT.search(name) is not None)
@@ -428,9 +399,9 @@ def _outgrown(
 def _describes_kept(node: ast.expr, assigned: Collection[str]) -> bool:
     """Whether an expression is an attribute of what outlives the call and the branch makes anew: the size
     that ``_buffer.nbytes`` says, or the group that it is for."""
-    owner, _, last = _dotted(node).rpartition(".")
+    owner, _, last = dotted(node).rpartition(".")
     lasting = "." in owner or f"global {owner}" in assigned
-    return owner in assigned and lasting and _COUNTER.search(last) is None
+    return owner in assigned and lasting and COUNTER.search(last) is None
 
 
 def _held(node: ast.expr) -> str:
@@ -438,31 +409,31 @@ def _held(node: ast.expr) -> str:
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Call):
-        if _dotted(node.func) == "len" and len(node.args) == 1:
+        if dotted(node.func) == "len" and len(node.args) == 1:
             node = node.args[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES:
             node = node.func.value
     if isinstance(node, ast.Attribute) and node.attr in ("shape", "device", "dtype"):
         node = node.value
-    return _dotted(node)
+    return dotted(node)
 
 
 def _finds_broken_values(node: ast.Call) -> bool:
     """``torch.isnan(x).any()``: what runs then is no ordinary step."""
-    if _dotted(node.func) == "torch.any" and node.args:
+    if dotted(node.func) == "torch.any" and node.args:
         asked: ast.expr = node.args[0]
     elif isinstance(node.func, ast.Attribute) and node.func.attr == "any":
         asked = node.func.value
     else:
         return False
     called = asked.func if isinstance(asked, ast.Call) else asked
-    last = called.attr if isinstance(called, ast.Attribute) else _dotted(called)
+    last = called.attr if isinstance(called, ast.Attribute) else dotted(called)
     return last in ("isnan", "isinf") or _BROKEN.fullmatch(last) is not None
 
 
 def _finds_all_fine(node: ast.Call) -> bool:
     """``torch.isfinite(x).all()``: what runs when it is false is no ordinary step."""
-    last = node.func.attr if isinstance(node.func, ast.Attribute) else _dotted(node.func)
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
     asked: ast.expr | None = None
     if last == "all" and node.args:
         asked = node.args[0]
@@ -471,7 +442,7 @@ def _finds_all_fine(node: ast.Call) -> bool:
     if isinstance(asked, ast.Call):
         return _finds_all_fine(asked)
     if asked is not None:
-        return _FINE.fullmatch(_dotted(asked).rpartition(".")[2]) is not None
+        return _FINE.fullmatch(dotted(asked).rpartition(".")[2]) is not None
     return last == "isfinite"
 
 
@@ -481,11 +452,11 @@ def _counts(node: ast.expr, assigned: Collection[str]) -> bool:
     if isinstance(node, ast.Name):
         return counted(node.id) in assigned
     if isinstance(node, ast.Subscript):
-        return _dotted(node.value).endswith(".shape")
+        return dotted(node.value).endswith(".shape")
     if not isinstance(node, ast.Call):
         return False
-    if _dotted(node.func) == "len" and node.args:
-        name = _dotted(node.args[0])
+    if dotted(node.func) == "len" and node.args:
+        name = dotted(node.args[0])
         return name not in assigned or _keeps(name, assigned)
     return isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES
 
@@ -494,7 +465,7 @@ def _on_other_device(left: ast.expr, right: ast.expr) -> bool:
     return (
         isinstance(right, ast.Constant)
         and right.value in _OTHER_DEVICES
-        and _dotted(left).endswith(("device.type", "device", "device_type"))
+        and dotted(left).endswith(("device.type", "device", "device_type"))
     )
 
 
@@ -573,7 +544,7 @@ def _asks_for_the_past(node: ast.expr) -> bool:
         return none and isinstance(node.ops[0], ast.IsNot) and _asks_for_the_past(node.left)
     if isinstance(node, ast.Call):
         return _asks_for_the_past(node.func)
-    return _LEGACY.fullmatch(_dotted(node).rpartition(".")[2]) is not None
+    return _LEGACY.fullmatch(dotted(node).rpartition(".")[2]) is not None
 
 
 MAKES_OF_NUMBERS = frozenset({"tensor", "as_tensor", "full", "full_like", "new_tensor", "new_full"})

@@ -1,0 +1,39 @@
+"""Counters of rounds in conditions, by their names, and which round is the last."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
+
+
+def dotted(node: ast.expr) -> str:
+    """``a.b.c`` as written; empty for any other expression."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+_TOTAL = re.compile(
+    r"(?:num|total|max|n)_\w*(?:steps?|iters?|iterations|batches|epochs?|rounds)\w*|(?:steps|batches|iters)_per_\w+"
+)
+"""How many rounds there are."""
+
+
+def is_last_round(left: ast.expr, right: ast.expr) -> bool:
+    """Whether a counter is compared with how many rounds there are, or with the last of them."""
+    if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Sub):
+        right = right.left
+    if isinstance(right, ast.Call) and dotted(right.func) == "len" and right.args:
+        total = re.search("load|batches", dotted(right.args[0])) is not None
+    else:
+        total = _TOTAL.fullmatch(dotted(right).rpartition(".")[2]) is not None
+    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
+        left = left.left
+    return total and COUNTER.search(dotted(left).rpartition(".")[2]) is not None
