@@ -14,7 +14,7 @@ from ...syntax import names_in
 
 _FEW = 4
 _BY_MEMORY = re.compile(
-    r"(?<![a-z])(?:chunk|tile(?!d?_?n)|micro|minibatch|mini_batch|window|bucket|block|patch)"
+    r"(?<![a-z])(?:chunk|tile|micro|minibatch|mini_batch|window|bucket|block|patch)"
 )
 """Names of pieces that are as large as memory allows, or as the algorithm says."""
 _BY_MODEL = re.compile(
