@@ -9,6 +9,12 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
+VIEWS = frozenset(
+    "chunk detach expand flatten meshgrid narrow permute reshape select split squeeze t transpose unbind "
+    "unsqueeze view view_as".split()
+)
+"""Functions and methods that give views of a tensor, and launch nothing."""
+
 
 def is_word(node: cst.CSTNode | None, *words: str) -> bool:
     """Whether a node is one of these names, or of the constants `True`, `False` and `None`."""

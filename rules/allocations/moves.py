@@ -128,14 +128,17 @@ def _end(node: cst.BaseExpression, place: Place) -> Span | None:
     return Span(at.line, column, at.line, column)
 
 
-def _is_drawn(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -> bool:
+def _is_drawn(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a tensor is filled with random numbers on the way, by names or not."""
-    for one in nodes.walk(node):
-        if isinstance(one, cst.Call) and place.last_name(one) in _DRAWING:
-            return True
-        held = place.value_of(one) if isinstance(one, cst.Name) and depth else None
-        if held is not None and _is_drawn(held, place, depth - 1):
-            return True
+    waiting, seen = [node], {id(node)}
+    while waiting:
+        for one in nodes.walk(waiting.pop()):
+            if isinstance(one, cst.Call) and place.last_name(one) in _DRAWING:
+                return True
+            held = place.value_of(one) if isinstance(one, cst.Name) else None
+            if held is not None and id(held) not in seen:
+                seen.add(id(held))
+                waiting.append(held)
     return False
 
 

@@ -9,7 +9,6 @@ from pytest_dispatchguard.lint.callgraph.families import families
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import in_tests, path_of
-from pytest_dispatchguard.lint.knowledge.cold_names import COPIED_PATHS
 from pytest_dispatchguard.lint.knowledge.entry_points import OFFERED
 from pytest_dispatchguard.lint.sources.packages import APART
 
@@ -102,6 +101,6 @@ def _works_on_tensors(fact: FunctionFact) -> bool:
 
 def _is_in_library(project: Project, function_id: str) -> bool:
     path = path_of(project, function_id)
-    if APART.search(path) or COPIED_PATHS.search(path):
-        return False
-    return any(path.startswith(f"{folder}/") for folder in project.packaged)
+    return any(path.startswith(f"{folder}/") for folder in project.packaged) and not APART.search(
+        path
+    )

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 
 APART = re.compile(
     r"(?:^|/)(?:examples?|scripts?|tutorials?|recipes|projects|research|notebooks|tools|benchmarks?|"
-    r"_?third_?party|_?3rd_?party|_?vendor(?:ed)?|experiments?|samples?|demos?|datasets?|models?/hub|io|cli|"
+    r"_?third_?party|_?3rd_?party|_?vendor(?:ed)?|archived?|attic|obsolete|unused|backups?|experiments?|samples?|demos?|datasets?|models?/hub|io|cli|"
     r"entry_?points?|"
     r"checkpoint\w*|convert\w*|loggers?|plot\w*|visuali[sz]\w*)/|"
     r"(?:^|/)(?:init|initializers?|io|checkpoint\w*|conversion|serialization|weights?|converters?|"
-    r"loading|saving|logging|debug\w*|plot\w*|profil\w*|summar\w*|version|config\w*)\.py$"
+    r"\w+_(?:legacy|old|backup|deprecated)|loading|saving|logging|debug\w*|plot\w*|profil\w*|summar\w*|version|config\w*)\.py$"
 )
 """Folders with code that nobody calls in a step."""
 

@@ -62,7 +62,8 @@ class ConstantTensorBuiltPerCall(Rule):
 
     Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are literals in the call,
     or in a tuple that never changes. What factories compute on the device of constants, or of settings of
-    the module (`torch.arange(self.bins, device=x.device)`), is a note.
+    the module (`torch.arange(self.bins, device=x.device)`), is a note, and so is what two operations or more
+    compute of sizes alone (`torch.arange(n, device=x.device)[None] / n < 0.5`).
 
     ## Why it costs
 
@@ -186,10 +187,9 @@ class ConstantTensorBuiltPerCall(Rule):
         whole, steps = grown_of_numbers(node, place)
         if steps < _STEPS_WORTH_KEEPING or is_kept(whole, place) or is_written_to(whole, place):
             return None
-        told: set[int] = place.once(("grown of numbers",), set)
-        if id(whole) in told:
-            return None
-        told.add(id(whole))
+        first: dict[int, cst.CSTNode] = place.once(("grown of numbers",), dict)
+        if first.setdefault(id(whole), node) is not node:
+            return None  # told where the first of its parts is made
         return place.finding(
             node,
             f"`{place.short(node)}` and {steps} operations on it depend on numbers alone, and run on every "

@@ -6,20 +6,17 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ...syntax import assigned_once
+from ...syntax import VIEWS, assigned_once
 from ..data import FACTORIES, RANDOM, is_number
 from ..devices import is_device
 from ..uses import loads
 
-_VIEWS = frozenset(
-    "chunk expand flatten meshgrid permute reshape squeeze t transpose unbind unsqueeze view".split()
-)
 _PURE = frozenset(
     "abs add bool cat clamp cos cumsum div double eq exp flip float floor_divide ge gt half int le log "
     "long lt masked_fill mul ne outer pow reciprocal repeat repeat_interleave rsqrt sin sqrt square stack "
     "sub to tril triu where".split()
 )
-_LONGEST = 6
+_LONGEST = 3
 """Names of names that are followed."""
 
 
@@ -103,7 +100,7 @@ def _called(
     call: cst.Call, of: cst.BaseExpression, place: Place
 ) -> tuple[cst.BaseExpression, int] | None:
     last = place.last_name(call)
-    if last not in _PURE and last not in _VIEWS:
+    if last not in _PURE and last not in VIEWS:
         return None
     if call.func is not of and not any(a.value is of for a in call.args):
         return None
@@ -156,6 +153,6 @@ def _made_of_numbers(call: cst.Call, place: Place, depth: int) -> bool:
         return all(is_size(one, place) for one in sizes[:1])
     receiver = None if name.startswith("torch.") else place.receiver(call)
     parts = [a.value for a in call.args] + ([receiver] if receiver is not None else [])
-    return last in _PURE | _VIEWS and all(
+    return last in _PURE | VIEWS and all(
         _of_numbers(one, place, depth - 1) or is_device(one, place) for one in parts
     )

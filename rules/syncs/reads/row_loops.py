@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ...syntax import names_in
+from ...syntax import VIEWS, names_in
 
 _FEW = 4
 _BY_MEMORY = re.compile(
@@ -22,12 +22,7 @@ _BY_MODEL = re.compile(
 )
 """Names of what a model has a few of, whatever the size of its input."""
 _OF_LAYERS = re.compile(r"(?:n|num|number_of)_?\w*(?:layers|levels|stages)")
-_VIEWS = frozenset(
-    "chunk detach expand flatten narrow permute reshape select size split squeeze stride t transpose unbind "
-    "unsqueeze view view_as".split()
-)
-"""Methods that launch nothing."""
-_KEEPING = frozenset({"append", "extend", "insert", "item", "tolist"})
+_KEEPING = frozenset({"append", "extend", "insert", "item", "size", "stride", "tolist"})
 _OF_PYTHON = frozenset(
     "enumerate float int isinstance len list max min range slice sum tuple zip".split()
 )
@@ -261,7 +256,7 @@ def is_worked_on(part: cst.CSTNode, body: cst.CSTNode, place: Place, steps: int 
 def _passes_on(outer: cst.CSTNode, place: Place) -> bool:
     """Whether what is around a row only makes a view of it, or puts it beside others."""
     if isinstance(outer, cst.Call):
-        return place.last_name(outer) in _VIEWS
+        return place.last_name(outer) in VIEWS
     if isinstance(outer, cst.Attribute):
         return outer.attr.value not in _KNOWN
     return isinstance(outer, cst.Arg | cst.Element | cst.Tuple | cst.List | cst.Subscript)

@@ -98,16 +98,6 @@ def test_copies_left_behind_are_cold(path: str, *, cold: bool) -> None:
         ("pkg/vendors.py", False),
         ("pkg/third_party.py", False),
         ("pkg/vendoring/net.py", False),
-    ],
-)
-def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
-    assert bool(COPIED_PATHS.search(path)) is copied
-    assert bool(APART.search(path)) is copied  # nor does the library offer it
-
-
-@pytest.mark.parametrize(
-    ("path", "kept"),
-    [
         ("third_party/ops.py", True),
         ("archive/models/llama.py", True),
         ("pkg/archived/attention.py", True),
@@ -117,5 +107,6 @@ def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
         ("pkg/threshold.py", False),
     ],
 )
-def test_what_is_copied_or_only_kept_has_no_roots(path: str, *, kept: bool) -> None:
-    assert bool(COPIED_PATHS.search(path)) is kept
+def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
+    assert bool(COPIED_PATHS.search(path)) is copied
+    assert bool(APART.search(path)) is copied  # nor does the library offer it
