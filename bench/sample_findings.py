@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     drawing.add_argument("packages", nargs="+", type=Path, metavar="PACKAGE_DIR")
     drawing.add_argument("--seed", type=int, required=True)
     drawing.add_argument("--number", type=int, default=100, help="findings to draw (default: 100)")
+    drawing.add_argument("--most", type=int, help="findings of one package (default: any number)")
     drawing.add_argument("--select", default="DG", help="codes and prefixes, with commas")
     drawing.add_argument("--level", choices=("sure", "note"), default="sure")
     drawing.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -101,7 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def draw(options: argparse.Namespace) -> None:
-    """Lints the packages and writes the sheet: every finding of all of them is as likely as any other."""
+    """Lints the packages and writes the sheet: every finding of all of them is as likely as any other, until
+    there are as many of its package as are wanted."""
     packages: list[Package] = []
     found: list[tuple[Package, Path, Finding]] = []
     for folder in options.packages:
@@ -116,12 +118,13 @@ def draw(options: argparse.Namespace) -> None:
         packages.append(package)
         found.extend((package, root, f) for f in findings)
         print(f"{name} {version}: {len(findings)} findings", file=sys.stderr)
-    drawn = random.Random(options.seed).sample(found, min(options.number, len(found)))
+    drawn = some(found, options)
     drawn.sort(key=lambda d: (d[0].name, d[2].sort_key))
     sheet = {
         "seed": options.seed,
         "select": options.select,
         "level": options.level,
+        "most": options.most,
         "packages": [asdict(p) for p in packages],
         "rules": dict(Counter(f.code for _, _, f in found)),
         "findings": [asdict(entry(i, *d)) for i, d in enumerate(drawn, 1)],
@@ -130,6 +133,20 @@ def draw(options: argparse.Namespace) -> None:
     print(
         f"{len(drawn)} of {len(found)} findings in {options.sheet}: fill in `verdict` and `reason`"
     )
+
+
+def some(
+    found: Sequence[tuple[Package, Path, Finding]], options: argparse.Namespace
+) -> list[tuple[Package, Path, Finding]]:
+    """So many of them at random, and no more of one package than are wanted."""
+    drawn: list[tuple[Package, Path, Finding]] = []
+    by_package: Counter[str] = Counter()
+    for one in random.Random(options.seed).sample(found, len(found)):
+        name = one[0].name
+        if len(drawn) < options.number and by_package[name] < (options.most or len(found)):
+            by_package[name] += 1
+            drawn.append(one)
+    return drawn
 
 
 def lint(folder: Path, select: tuple[str, ...], jobs: int) -> tuple[Path, list[Finding]]:
@@ -212,8 +229,9 @@ def head(sheet: dict[str, Any], entries: Sequence[Entry]) -> Iterable[str]:
     word, means = WORDS[sheet.get("level", "sure")]
     yield f"# {word.capitalize()} judged by hand, seed {sheet['seed']}"
     yield ""
+    most = f", at most {sheet['most']} of one package" if sheet.get("most") else ""
     yield (
-        f"{len(entries)} {word} drawn at random, each as likely as any other, from the {total} that "
+        f"{len(entries)} {word} drawn at random, each as likely as any other{most}, from the {total} that "
         f"`dispatchguard check --select {sheet['select']}` has for these packages; read in their source "
         f"one by one. Right means: {means}."
     )
