@@ -16,6 +16,7 @@ from pytest_dispatchguard.measure.timing.lockstep import LOST, THE_OTHER, Ends, 
 from pytest_dispatchguard.measure.timing.measurements import measurement
 from pytest_dispatchguard.measure.timing.pairs import (
     MOST_PAIRS,
+    MOST_TIMES,
     TIMES_LONGER,
     WORKER_PAIRS,
     inverse,
@@ -64,6 +65,7 @@ class Paired:
     head: dict[str, list[Sample]] = field(default_factory=dict)
     base: dict[str, list[Sample]] = field(default_factory=dict)
     seconds: float = 0.0
+    """What pairs took, each at most what it was given."""
     pairs: int = 0
     broken: str = ""
     """Why there are no more."""
@@ -73,6 +75,8 @@ class Paired:
     """How many pairs of workers are forked from the beginning."""
     over: bool = False
     """Whether there are no more because the time is up, or there are enough."""
+    by_clock: float = 0.0
+    """What pairs took by the clock: `seconds`, and what a busy machine adds."""
 
     def change(self, subject: str, confidence: float) -> Interval | None:
         """How many times what a call of a subject takes in the base it takes; None where nobody knows."""
@@ -188,14 +192,20 @@ def by_turns(
     as a decision needs."""
     paired = Paired()
     while True:
-        left = options.seconds * TIMES_LONGER - paired.seconds
-        seconds = min(share(left), options.seconds / 4)
+        seconds = min(share(_left(paired, options)), options.seconds / 4)
         request = Request(node_id, seconds, options.confidence, options.timeout + seconds)
         _meet(sides, request, names, paired, tick)
-        left = options.seconds * TIMES_LONGER - paired.seconds
-        paired.over = paired.pairs >= MOST_PAIRS or left < LEAST_SECONDS
+        paired.over = paired.pairs >= MOST_PAIRS or _left(paired, options) < LEAST_SECONDS
         if paired.broken or paired.over or (is_due(paired.pairs) and decided(paired)):
             return paired
+
+
+def _left(paired: Paired, options: Options) -> float:
+    """The seconds that are left for more pairs."""
+    return min(
+        options.seconds * TIMES_LONGER - paired.seconds,
+        options.seconds * MOST_TIMES - paired.by_clock,
+    )
 
 
 def _meet(
@@ -224,7 +234,9 @@ def _meet(
     ends = [side.ends(number) for side in sides]
     start = time.monotonic()
     gone = meet(workers, ends, request, names, paired, tick)
-    paired.seconds += min(time.monotonic() - start, request.seconds)
+    took = time.monotonic() - start
+    paired.by_clock += took
+    paired.seconds += min(took, request.seconds)
     for side, why in zip(sides, gone, strict=True):
         if why:
             side.drop(number, why)

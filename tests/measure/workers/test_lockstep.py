@@ -11,10 +11,17 @@ import pytest
 
 from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.timing.lockstep import GO, Ends, Partner
-from pytest_dispatchguard.measure.timing.pairs import MOST_PAIRS, MOST_WORKER_PAIRS, worker_of
+from pytest_dispatchguard.measure.timing.pairs import (
+    MOST_PAIRS,
+    MOST_TIMES,
+    MOST_WORKER_PAIRS,
+    TIMES_LONGER,
+    worker_of,
+)
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers import lockstep
-from pytest_dispatchguard.measure.workers.lockstep import Paired, Pipes, meet
+from pytest_dispatchguard.measure.workers.lockstep import Paired, Pipes, by_turns, meet
+from pytest_dispatchguard.measure.workers.sources import Options
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Base, Verdict
@@ -117,3 +124,28 @@ def test_each_pair_of_workers_is_led_by_both_sides() -> None:
         assert all(one != next_ for one, next_ in pairwise(turns))
     first = [turns[0] for turns in leads.values()]
     assert first.count("lead") == first.count("follow")
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.05, 3.0])
+def test_a_busy_machine_makes_no_test_take_longer_than_it_may(
+    slower: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def meeting(_: Any, request: Request, __: Any, paired: Paired, ___: Any) -> None:
+        asked.append(request.seconds)
+        paired.pairs += 1
+        paired.seconds += request.seconds
+        paired.by_clock += request.seconds * slower
+
+    monkeypatch.setattr(lockstep, "_meet", meeting)
+    options = Options(seconds=2.0)
+    sides: Any = (None, None)
+    paired = by_turns(sides, "t.py::t", ["f"], options, lambda _: False, lambda: None)
+    assert paired.over
+    assert paired.seconds == pytest.approx(sum(asked))
+    # The last pair is given no more than is left, and may run over that.
+    assert sum(asked) <= 2.0 * TIMES_LONGER
+    assert paired.by_clock <= 2.0 * MOST_TIMES + asked[-1] * (slower - 1)
+    measured_all = sum(asked) > 2.0 * TIMES_LONGER - 0.4
+    assert measured_all == (slower < MOST_TIMES / TIMES_LONGER)
