@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Edit, Finding, Fix, Getitem, Place, Rule, Span, nodes
 
-from ..syncs.waits import works_on_host
+from ..syncs.waits import gives_data, works_on_host
 from ..syntax import is_word
 from .data import (
     COPIED,
@@ -230,7 +230,7 @@ class FactoryThenMove(Rule):
             )
             + self._unless(given)
             + self._other_numbers(factory, drawn, place),
-            certainty="note" if seeded or elsewhere else "sure",
+            certainty="note" if seeded or elsewhere or gives_data(place) else "sure",
             fix=fix,
         )
 

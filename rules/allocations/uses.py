@@ -100,12 +100,20 @@ def bare(node: cst.BaseExpression, place: Place) -> str:
 
 
 def is_for_nothing(place: Place) -> bool:
-    """Whether the place is only reached where a count, by its name, is zero: ``if total == 0``. Where an
-    expression counts by what it is (``len(x) == 0``), the place is cold for every rule."""
+    """Whether the place is only reached where a count, by its name, is zero: ``if total == 0``;
+    or where nothing is found and it leaves: ``if not mask.any(): return``. Where an expression counts by what
+    it is (``len(x) == 0``), the place is cold for every rule."""
     return any(_asks_for_nothing(test, holds, place) for test, holds in place.conditions)
 
 
 def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _asks_for_nothing(test.expression, not holds, place)
+    if isinstance(test, cst.Call):
+        leaves = isinstance(place.block[-1], cst.SimpleStatementLine) and isinstance(
+            place.block[-1].body[-1], cst.Return | cst.Continue
+        )
+        return not holds and leaves and place.last_name(test) == "any"
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return False
     part = test.comparisons[0]

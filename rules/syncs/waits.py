@@ -53,6 +53,8 @@ _ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
 _LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
 _DRIVER = re.compile(r"(?:^|[a-z_])Ray(?:[A-Z]\w*)?(?:Trainer|Controller|Driver|Pipeline)")
 """Classes that have workers in other processes do the work on devices, by the names of Ray's users."""
+_OF_A_DATASET = re.compile(r"(?:Dataset|DataModule|DataPipe|Collator)\.\w+$")
+"""Methods that give data, whatever they call to make it."""
 _HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
 
@@ -73,6 +75,11 @@ _CPU_CODE = re.compile(r"(?:^|\.)cpu(?:\.|$)")
 """Modules, and folders of them, for what runs on the CPU: `ops.cpu.attention`."""
 
 
+def gives_data(place: Place) -> bool:
+    """Whether a place is part of what a dataset does to give data: it is on the CPU there."""
+    return any(_OF_A_DATASET.search(one) for one in place.hot.path)
+
+
 def works_on_host(place: Place) -> bool:
     """Whether the place belongs to data loading or measuring, to a driver of workers, or to a function whose
     `device` is the CPU: tensors there live on the CPU, or waiting for the device is the point. Modules called
@@ -87,6 +94,8 @@ def works_on_host(place: Place) -> bool:
     words = _ON_LOGITS.sub("", words)
     bases = place.cls.ancestors if place.cls is not None else ()
     if any(base.startswith("torch.utils.data.") for base in bases):
+        return True
+    if gives_data(place):
         return True
     owner = place.qualname.rpartition(".")[0]
     if any(_DRIVER.search(one.rpartition(".")[2]) for one in (owner, *bases)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -179,7 +180,7 @@ def _call_kind(
         )
         kind = method_kind_by_name(last, args, keywords, texts, chained)
         if kind is not None:
-            return kind
+            return on_cpu(kind) if receiver.host and last not in MOVING else kind
     if isinstance(func, cst.Attribute):
         kind = method_kind(receiver, last, args, keywords, texts)
         if kind is not None:
@@ -198,7 +199,20 @@ def _call_kind(
         return kind if kind is not None else TENSOR.maybe()
     if called.cls in reader.tensor_types and called.cls:
         return TENSOR
+    if _brings_to_the_cpu(func, last, args, texts) and _is_undetermined(receiver):
+        return on_cpu(UNKNOWN)
     return UNKNOWN
+
+
+def _brings_to_the_cpu(
+    func: cst.BaseExpression, last: str, args: Sequence[Kind], texts: Mapping[str, str]
+) -> bool:
+    """Whether ``f(x).cpu()`` or ``x[0].to("cpu")`` is called: what has no name is hardly a module."""
+    if not isinstance(func, cst.Attribute) or not isinstance(func.value, cst.Call | cst.Subscript):
+        return False
+    if last == "cpu":
+        return not args
+    return last == "to" and CPU.search(texts.get("0", texts.get("device", ""))) is not None
 
 
 def _default_kind(reader: Reader, factory: cst.BaseExpression) -> Kind:

@@ -36,6 +36,10 @@ _OFTEN = 1.5
 """Calls a step from which a function counts as called more than once in each."""
 
 
+_ONE_TIME = re.compile(r"_?init(?:iali[sz]e)?_\w+")
+"""Names of functions whose loops run at set-up: they fit what a module begins with."""
+_PLACEHOLDER = re.compile(r"(?:^|_)(?:ORT|TRT|ONNX|Onnx|TensorRT)(?:_|[A-Z]|$)")
+"""Names of functions of autograd that stand for an operation of another runtime while a model is exported."""
 _HOOK = "a hook that torch calls"
 
 
@@ -91,6 +95,8 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
     """The methods that libraries call on subclasses of their classes."""
     for class_id in project.classes:
         for name, known in families(project, class_id, extra):
+            if name == "torch.autograd.Function" and _is_placeholder(project, class_id):
+                continue
             for method in sorted(known.methods):
                 for owner in method_owners(project, class_id, method, False):
                     yield Root(
@@ -102,6 +108,15 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
         forward = f"{class_id}.forward"
         if forward in project.functions and looks_like_module(project, class_id):
             yield Root(forward, "forward of a class with modules or parameters")
+
+
+def _is_placeholder(project: Project, class_id: str) -> bool:
+    """Whether a function of autograd only says what a graph that is exported has in its place."""
+    return (
+        _PLACEHOLDER.search(class_id.partition(":")[2].rpartition(".")[2]) is not None
+        and f"{class_id}.symbolic" in project.functions
+        and f"{class_id}.backward" not in project.functions
+    )
 
 
 def _step_roots(project: Project) -> Iterator[Root]:
@@ -169,7 +184,9 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                     yield Root(function_id, HOT_DECORATORS[name])
             if fact.takes_batch and not in_tests(project, function_id):
                 yield Root(function_id, "takes the next batch of a given iterator", "step")
-            if fact.training_loop and not in_tests(project, function_id):
+            if _ONE_TIME.fullmatch(last):
+                pass  # a loop that fits what a module begins with
+            elif fact.training_loop and not in_tests(project, function_id):
                 yield Root(function_id, "a training loop", "step", True, True)
             elif (
                 fact.feeds_model

@@ -228,7 +228,7 @@ def is_unnoticed(
         or function.feeds_model
         or function.takes_batch
         or STEPS.fullmatch(last)
-        or last in ("backward", "step")
+        or last in ("backward", "step", "symbolic")
         or last in OFFERED
         or (
             function.takes_tensors

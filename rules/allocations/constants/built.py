@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ...syntax import assigned_once
+from ...syntax import VIEWS, assigned_once
 from ..data import (
     COMPUTED,
     COPIED,
@@ -63,7 +63,8 @@ class ConstantTensorBuiltPerCall(Rule):
     Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are literals in the call,
     or in a tuple that never changes. What factories compute on the device of constants, or of settings of
     the module (`torch.arange(self.bins, device=x.device)`), is a note, and so is what two operations or more
-    compute of sizes alone (`torch.arange(n, device=x.device)[None] / n < 0.5`).
+    compute of sizes alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), and what is returned as is:
+    who gets it may write to it.
 
     ## Why it costs
 
@@ -147,6 +148,7 @@ class ConstantTensorBuiltPerCall(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
+            certainty="note" if _is_returned(node, place) else "sure",
             dry=not copied and _stays_on_host(node, place),
             fix=None
             if _only_iterated(node, place)
@@ -205,6 +207,16 @@ class ConstantTensorBuiltPerCall(Rule):
             return set(place.attribute_values(last)) == {"tuple"}
         constant = not owner and place.assignments(last) == 0 and last.isupper()
         return constant and set(place.global_values(last)) in ({"tuple"}, {"list"})
+
+
+def _is_returned(node: cst.Call, place: Place) -> bool:
+    """Whether a tensor, or a method's view of it, is what the function returns."""
+    parent = place.parent(node)
+    while isinstance(parent, cst.Attribute) or (
+        isinstance(parent, cst.Call) and place.last_name(parent) in VIEWS
+    ):
+        parent = place.parent(parent)
+    return isinstance(parent, cst.Return)
 
 
 _SETTINGS = frozenset({"device", "dtype", "layout", "pin_memory"})

@@ -13,7 +13,7 @@ from ...syntax import bound_names, names_in, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
 from .read_fixes import read_before, read_together
-from .roles import ReadRule, bound_again, found
+from .roles import ReadRule, bound_again, copied_beside, found
 
 
 class ReadPerElement(ReadRule):
@@ -75,7 +75,8 @@ class ReadPerElement(ReadRule):
         elif base is not None:
             how = f"Read `{place.short(base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
-            if place.conditions or _steers(read, place) or _carried(read, loop):
+            needed = _steers(read, place) or _carried(read, loop)
+            if place.conditions or needed or copied_beside(read, place):
                 read = replace(read, certainty=weaker(read.certainty, "note"))
             how = (
                 "Compute it for all iterations first, or collect the tensors, and read them at once "

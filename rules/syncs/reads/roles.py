@@ -178,6 +178,8 @@ def _hoistable(read: Read, loop: cst.CSTNode, place: Place) -> bool:
         return False
     if place.self_name in names and _calls_own_methods(loop, place):
         return False
+    if any(loop in scene.loops for _, scene in place.calls("step", "step_")):
+        return False  # an optimizer changes what it was given, wherever that is named
     inside = [test for test, _ in place.conditions if contains(loop, test)]
     return not inside
 
@@ -419,14 +421,28 @@ def avoidable(read: Read, place: Place) -> bool:
 
 
 def _read_anyway(read: Read, place: Place) -> bool:
-    """Whether the host needs the same number for something else, a few lines on."""
+    """Whether the host needs the same number for something else, a few lines on, or copies there what it is
+    computed from."""
     reads = place.once(("reads", id(place.function)), lambda: _reads(place))
     alike, _ = place.once(("alike", id(place.function)), lambda: _alike(reads, place))
-    return any(
+    if any(
         one.call is not read.call and not _is_avoidable(one, place)
         for one, scene in alike.get(place.text(read.tensor), ())
         if scene.loops == place.scene.loops
+    ):
+        return True
+    return copied_beside(read, place)
+
+
+def copied_beside(read: Read, place: Place) -> bool:
+    """Whether what a number is computed from is copied to the host whenever the number is read."""
+    names = names_in(read.tensor) - {place.self_name}
+    copies = (
+        place.receiver(call)
+        for call, scene in place.calls("cpu", "numpy")
+        if scene.loops == place.loops and set(scene.conditions) <= set(place.conditions)
     )
+    return any(one is not None and bool(names_in(one) & names) for one in copies)
 
 
 def _is_avoidable(read: Read, place: Place) -> bool:

@@ -526,11 +526,24 @@ class TextOfTensor(Rule):
 def _is_shown(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a text is printed or logged for people, which the author may want."""
     taker: cst.CSTNode | None = node
-    while taker is not None and not isinstance(taker, cst.Call):
+    while taker is not None and not isinstance(taker, cst.Call | cst.AugAssign):
         taker = place.parent(taker)
+        if isinstance(taker, cst.Call) and place.last_name(taker) == "join":
+            taker = place.parent(taker)
     if taker is node and isinstance(node, cst.Call) and place.name(node) != "print":
         taker = place.parent(node)
-    return isinstance(taker, cst.Call) and place.last_name(taker) in ("info", "print", "write")
+    if isinstance(taker, cst.Call):
+        return place.last_name(taker) in _SHOWN_BY
+    if not isinstance(taker, cst.AugAssign) or not isinstance(taker.target, cst.Name):
+        return False
+    # A line that grows, until it is shown.
+    line = taker.target.value
+    shown = (call for call, _ in place.calls(*_SHOWN_BY))
+    return any(line in names_in(argument.value) for call in shown for argument in call.args)
+
+
+_SHOWN_BY = ("info", "print", "write")
+"""Calls that show a text to people."""
 
 
 def _goes_to_a_warning(node: cst.CSTNode, place: Place) -> bool:

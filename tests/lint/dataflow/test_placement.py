@@ -41,6 +41,18 @@ def test_a_cpu_number_goes_with_any_device() -> None:
         ("torch.zeros(3).to('cuda' if a else 'cpu')", "tensor"),
         ("torch.cat([x.cpu(), torch.ones(2)])", "tensor@cpu"),
         ("torch.cat([x, torch.ones(2)])", "tensor"),
+        ("a(x).cpu()", "tensor?@cpu"),
+        ("a[0].cpu()", "tensor?@cpu"),
+        ("a[0].to('cpu')", "tensor?@cpu"),
+        ("a[0].to(device='cpu', dtype=torch.float)", "tensor?@cpu"),
+        ("a(x).cpu().view(-1)", "tensor@cpu"),
+        ("a(x).cpu().abs()", "tensor?@cpu"),
+        ("torch.sum((a(x).cpu() - a[1]) ** 2, dim=0).sqrt().view(-1)", "tensor@cpu"),
+        ("a(x).cpu().view(-1).to(device)", "tensor"),
+        ("a(x).cpu().view(-1).cuda()", "tensor"),
+        ("a.cpu()", "unknown"),
+        ("a(x).cpu(b)", "unknown"),
+        ("a[0].to(device)", "tensor?"),
     ],
 )
 def test_where_tensors_are(expression: str, kind: str) -> None:
