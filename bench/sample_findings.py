@@ -102,8 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def draw(options: argparse.Namespace) -> None:
-    """Lints the packages and writes the sheet: every finding of all of them is as likely as any other, until
-    there are as many of its package as are wanted."""
+    """Lints the packages and writes the sheet."""
     packages: list[Package] = []
     found: list[tuple[Package, Path, Finding]] = []
     for folder in options.packages:
@@ -118,7 +117,7 @@ def draw(options: argparse.Namespace) -> None:
         packages.append(package)
         found.extend((package, root, f) for f in findings)
         print(f"{name} {version}: {len(findings)} findings", file=sys.stderr)
-    drawn = some(found, options)
+    drawn = draw_at_most(found, options)
     drawn.sort(key=lambda d: (d[0].name, d[2].sort_key))
     sheet = {
         "seed": options.seed,
@@ -135,15 +134,18 @@ def draw(options: argparse.Namespace) -> None:
     )
 
 
-def some(
+def draw_at_most(
     found: Sequence[tuple[Package, Path, Finding]], options: argparse.Namespace
 ) -> list[tuple[Package, Path, Finding]]:
-    """So many of them at random, and no more of one package than are wanted."""
+    """As many at random as are wanted, and no more of one package than `--most`."""
+    chance = random.Random(options.seed)
+    if options.most is None:
+        return chance.sample(found, min(options.number, len(found)))
     drawn: list[tuple[Package, Path, Finding]] = []
     by_package: Counter[str] = Counter()
-    for one in random.Random(options.seed).sample(found, len(found)):
+    for one in chance.sample(found, len(found)):
         name = one[0].name
-        if len(drawn) < options.number and by_package[name] < (options.most or len(found)):
+        if len(drawn) < options.number and by_package[name] < options.most:
             by_package[name] += 1
             drawn.append(one)
     return drawn
@@ -229,9 +231,13 @@ def head(sheet: dict[str, Any], entries: Sequence[Entry]) -> Iterable[str]:
     word, means = WORDS[sheet.get("level", "sure")]
     yield f"# {word.capitalize()} judged by hand, seed {sheet['seed']}"
     yield ""
-    most = f", at most {sheet['most']} of one package" if sheet.get("most") else ""
+    most = (
+        f"at most {sheet['most']} of one package"
+        if sheet.get("most")
+        else "each as likely as any other"
+    )
     yield (
-        f"{len(entries)} {word} drawn at random, each as likely as any other{most}, from the {total} that "
+        f"{len(entries)} {word} drawn at random, {most}, from the {total} that "
         f"`dispatchguard check --select {sheet['select']}` has for these packages; read in their source "
         f"one by one. Right means: {means}."
     )

@@ -453,3 +453,119 @@ def test_the_norm_of_clipped_gradients_is_a_tensor(tmp_path: Path) -> None:
     body = "def f(weights):\n    return nn.utils.clip_grad_norm_(weights, 1.0).item()\n"
     (one,) = found(tmp_path, "DG411", body)
     assert one.certainty == "note"
+
+
+_LOOP = (
+    "def f(xs: dict[str, torch.Tensor], y: torch.Tensor):\n    for key, x in xs.items():\n"
+    "        log.log_scalar(key, {read})\n        keep({copied})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "copied", "certainty"),
+    [
+        ("x.mean().item()", "x.detach().cpu()", "note"),
+        ("x.mean().item()", "torch.relu(x).numpy()", "note"),
+        ("torch.mean(x).item()", "torch.relu(y).cpu()", "sure"),
+        ("x.mean().item()", "y.cpu()", "sure"),
+        ("y[0].mean().item()", "y[1].cpu()", "sure"),
+    ],
+)
+def test_a_number_of_what_is_copied_anyway_saves_no_wait(
+    tmp_path: Path, read: str, copied: str, certainty: str
+) -> None:
+    body = _LOOP.format(read=read, copied=copied)
+    codes = ("DG411", "DG416", "DG419")
+    told = [f for code in codes for f in found(tmp_path, code, body) if f.span.line == 8]
+    assert [f.certainty for f in told] == [certainty]
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ("env.step(1)", True),
+        ("x.sum().backward()\n        optimizer.step()", False),
+        ("optimizer.zero_grad()\n        optimizer.step()", False),
+    ],
+)
+def test_what_an_optimizer_steps_is_another_in_each_round(
+    tmp_path: Path, steps: str, told: bool
+) -> None:
+    body = (
+        "def f(x: torch.Tensor, optimizer, env, n: int):\n    out = []\n    for _ in range(n):\n"
+        f"        {steps}\n        out.append(x.exp().item())\n    return out\n"
+    )
+    assert bool(found(tmp_path, "DG419", body)) is told
+
+
+@pytest.mark.parametrize(
+    ("test", "made", "told"),
+    [
+        ("not m.any()", "return torch.tensor(0.0, device=x.device)", False),
+        ("not (m > 0).any()", "return torch.zeros(3).to(x.device)", False),
+        ("m.any()", "return torch.tensor(0.0, device=x.device)", True),
+        ("not m.any()", "return x * torch.tensor(0.5, device=x.device).exp()", True),
+        ("not torch.isnan(x).any()", "return torch.zeros(3).to(x.device)", True),
+        ("not any(rows)", "return torch.zeros(3).to(x.device)", True),
+    ],
+)
+def test_what_is_returned_for_nothing_is_no_cost(
+    tmp_path: Path, test: str, made: str, told: bool
+) -> None:
+    body = (
+        "def f(x: torch.Tensor, m: torch.Tensor, rows: list):\n"
+        f"    if {test}:\n        {made}\n    return x\n"
+    )
+    codes = ("DG501", "DG504")
+    assert any(f for code in codes for f in found(tmp_path, code, body)) is told
+
+
+@pytest.mark.parametrize(
+    ("uses", "certainty"),
+    [
+        ("return c", "note"),
+        ("return x, c", "note"),
+        ("return x + c", "sure"),
+        ("y = c[0]\n    return y", "sure"),
+    ],
+)
+def test_a_constant_that_the_caller_gets_may_be_modified(
+    tmp_path: Path, uses: str, certainty: str
+) -> None:
+    made = "torch.tensor([0.5, 2.0], device=x.device).view(1, 2)"
+    body = f"def f(x: torch.Tensor):\n    c = {made}\n    {uses}\n"
+    assert [f.certainty for f in found(tmp_path, "DG502", body)] == [certainty]
+
+
+@pytest.mark.parametrize(
+    ("shown", "certainty"),
+    [
+        ("log.info(line)", "note"),
+        ("print('step', line)", "note"),
+        ("log.info('step ' + line)", "note"),
+        ("log.info(f'{len(line)}')", "sure"),
+        ("log.debug(line)", "sure"),
+    ],
+)
+def test_a_line_that_is_shown_may_be_wanted(tmp_path: Path, shown: str, certainty: str) -> None:
+    body = f"def f(x: torch.Tensor):\n    line = ''\n    line += f'{{x[0]}}'\n    {shown}\n"
+    assert {f.certainty for f in found(tmp_path, "DG415", body)} == {certainty}
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "told"),
+    [
+        ("ImageDataset", "update", "note"),
+        ("Data", "update", "sure"),
+        ("ImageDataModule", "setup_batch", "note"),
+        ("ImageDataModule", "on_after_batch_transfer", "sure"),
+    ],
+)
+def test_data_is_on_the_cpu_until_it_is_moved(
+    tmp_path: Path, owner: str, method: str, told: str
+) -> None:
+    body = (
+        f"class {owner}:\n    def {method}(self, x: torch.Tensor):\n"
+        "        return torch.zeros(3).to(x)\n"
+    )
+    assert [f.certainty for f in found(tmp_path, "DG504", body)] == [told]

@@ -10,6 +10,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
+from ..syntax import called_name
+
 _COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
 """What counts elements, by its name."""
 
@@ -100,20 +102,39 @@ def bare(node: cst.BaseExpression, place: Place) -> str:
 
 
 def is_for_nothing(place: Place) -> bool:
-    """Whether the place is only reached where a count, by its name, is zero: ``if total == 0``;
-    or where nothing is found and it leaves: ``if not mask.any(): return``. Where an expression counts by what
-    it is (``len(x) == 0``), the place is cold for every rule."""
-    return any(_asks_for_nothing(test, holds, place) for test, holds in place.conditions)
+    """Whether the place is only reached where a count, by its name, is zero: ``if total == 0``; or makes what
+    is returned where nothing is found: ``if not mask.any(): return torch.tensor(0.0)``. Where an expression
+    counts by what it is (``len(x) == 0``), the place is cold for every rule."""
+    if any(_asks_for_nothing(test, holds, place) for test, holds in place.conditions):
+        return True
+    return bool(place.conditions) and _finds_none(*place.conditions[-1], place)
+
+
+def _finds_none(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
+    """Whether a condition asks if any element is there, and what is returned where none is, is a constant."""
+    while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test, holds = test.expression, not holds
+    if holds or not isinstance(test, cst.Call) or not isinstance(test.func, cst.Attribute):
+        return False
+    if test.func.attr.value != "any" or _FAULTS.search(place.text(test)):
+        return False
+    last = place.block[-1]
+    statement = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
+    value = statement.value if isinstance(statement, cst.Return) else None
+    while isinstance(value, cst.Call) and called_name(value) not in _OF_NUMBERS:
+        value = value.func.value if isinstance(value.func, cst.Attribute) else None
+    return isinstance(value, cst.Call)
+
+
+_FAULTS = re.compile(r"nan|inf(?![a-z])|finite|bad|skip|overflow|done", re.IGNORECASE)
+"""What usually is nowhere, by its name."""
+_OF_NUMBERS = frozenset(
+    {"tensor", "as_tensor", "full", "zeros", "new_tensor", "new_full", "new_zeros"}
+)
+"""Functions that make what is returned for nothing."""
 
 
 def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return _asks_for_nothing(test.expression, not holds, place)
-    if isinstance(test, cst.Call):
-        leaves = isinstance(place.block[-1], cst.SimpleStatementLine) and isinstance(
-            place.block[-1].body[-1], cst.Return | cst.Continue
-        )
-        return not holds and leaves and place.last_name(test) == "any"
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return False
     part = test.comparisons[0]

@@ -53,8 +53,10 @@ _ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
 _LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
 _DRIVER = re.compile(r"(?:^|[a-z_])Ray(?:[A-Z]\w*)?(?:Trainer|Controller|Driver|Pipeline)")
 """Classes that have workers in other processes do the work on devices, by the names of Ray's users."""
-_OF_A_DATASET = re.compile(r"(?:Dataset|DataModule|DataPipe|Collator)\.\w+$")
-"""Methods that give data, whatever they call to make it."""
+_OF_A_DATASET = re.compile(
+    r"(?:Dataset|DataModule|DataPipe|Collator)\.(?!on_after_batch_transfer|transfer_batch_to_device)\w+$"
+)
+"""Methods that give data, whatever they call to make it, before it is moved."""
 _HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
 

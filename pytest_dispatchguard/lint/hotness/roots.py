@@ -16,7 +16,11 @@ from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests, path_of
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.hotness.profile import Observed
 from pytest_dispatchguard.lint.hotness.public_api import sets_up
-from pytest_dispatchguard.lint.knowledge.cold_names import COPIED_PATHS
+from pytest_dispatchguard.lint.knowledge.cold_names import (
+    COPIED_PATHS,
+    EXPORT_PLACEHOLDERS,
+    ONE_TIME_LOOPS,
+)
 from pytest_dispatchguard.lint.knowledge.entry_points import (
     FORWARDS,
     HOT_ANYWHERE,
@@ -36,10 +40,6 @@ _OFTEN = 1.5
 """Calls a step from which a function counts as called more than once in each."""
 
 
-_ONE_TIME = re.compile(r"_?init(?:iali[sz]e)?_\w+")
-"""Names of functions whose loops run at set-up: they fit what a module begins with."""
-_PLACEHOLDER = re.compile(r"(?:^|_)(?:ORT|TRT|ONNX|Onnx|TensorRT)(?:_|[A-Z]|$)")
-"""Names of functions of autograd that stand for an operation of another runtime while a model is exported."""
 _HOOK = "a hook that torch calls"
 
 
@@ -113,7 +113,7 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
 def _is_placeholder(project: Project, class_id: str) -> bool:
     """Whether a function of autograd only says what a graph that is exported has in its place."""
     return (
-        _PLACEHOLDER.search(class_id.partition(":")[2].rpartition(".")[2]) is not None
+        EXPORT_PLACEHOLDERS.search(class_id.partition(":")[2].rpartition(".")[2]) is not None
         and f"{class_id}.symbolic" in project.functions
         and f"{class_id}.backward" not in project.functions
     )
@@ -165,6 +165,7 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
     """Protocol methods, compiled functions, training loops, hooks."""
     for function_id, facts in project.functions.items():
         last = function_id.rpartition(".")[2].rpartition(":")[2]
+        one_time = ONE_TIME_LOOPS.fullmatch(last) is not None
         if (
             facts[0].params
             and _takes_steps(project, function_id, last)
@@ -184,12 +185,11 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                     yield Root(function_id, HOT_DECORATORS[name])
             if fact.takes_batch and not in_tests(project, function_id):
                 yield Root(function_id, "takes the next batch of a given iterator", "step")
-            if _ONE_TIME.fullmatch(last):
-                pass  # a loop that fits what a module begins with
-            elif fact.training_loop and not in_tests(project, function_id):
+            if fact.training_loop and not one_time and not in_tests(project, function_id):
                 yield Root(function_id, "a training loop", "step", True, True)
             elif (
                 fact.feeds_model
+                and not one_time
                 and not in_tests(project, function_id)
                 and not REWORKS_A_MODEL.search(_described(project, function_id))
             ):

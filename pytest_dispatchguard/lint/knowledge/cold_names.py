@@ -41,6 +41,12 @@ COLD_UNLESS_ROOTS = re.compile(
 )
 """Functions that are cold wherever another function calls them, and hot where a library does."""
 
+ONE_TIME_LOOPS = re.compile(r"_?initiali[sz]e_(?!and_|\w*train)\w+")
+"""Functions whose training loops run at set-up: they fit what a module begins with."""
+
+EXPORT_PLACEHOLDERS = re.compile(r"(?:^|_)(?:ORT|TRT|ONNX|Onnx|TensorRT)(?:_|[A-Z]|$)")
+"""Functions of autograd that stand for an operation of another runtime while a model is exported."""
+
 TEST_PATHS = re.compile(
     r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/|"
     r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|[^/]*testing[^/]*|test_utils|"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pytest_dispatchguard.config.config import UNPARSABLE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.pipeline.briefs import Briefs
 from pytest_dispatchguard.lint.pipeline.judge_files import Judged
-from pytest_dispatchguard.lint.pipeline.survey import Survey, packaged
+from pytest_dispatchguard.lint.pipeline.survey import Survey
 from pytest_dispatchguard.lint.sources.files import Unreadable
 from pytest_dispatchguard.model.findings import Finding, RuleInfo, Span
 
@@ -58,15 +57,8 @@ def outcome_of(
         for rel in targets
     }
     kept = [finding for one in settled.values() for finding in one.kept]
-    found = _distinct(_in_cells(kept, read))
-    if any(f.certainty == "sure" and f.hot is not None for f in found):
-        from pytest_dispatchguard.lint.results import unused_code
-
-        application = unused_code.Application(config.root, survey.files, read)
-        library = partial(packaged, config, survey)
-        found = unused_code.with_unused_as_notes(found, application, library)
     return Outcome(
-        findings=tuple(found),
+        findings=tuple(_distinct(_in_cells(kept, read))),
         suppressed=tuple(finding for one in settled.values() for finding in one.suppressed),
         problems=tuple(judged.problems),
         files=len(targets),

@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ...syntax import VIEWS, assigned_once
+from ...syntax import VIEWS, assigned_once, called_name, method_call
 from ..data import (
     COMPUTED,
     COPIED,
@@ -64,7 +64,7 @@ class ConstantTensorBuiltPerCall(Rule):
     or in a tuple that never changes. What factories compute on the device of constants, or of settings of
     the module (`torch.arange(self.bins, device=x.device)`), is a note, and so is what two operations or more
     compute of sizes alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), and what is returned as is:
-    who gets it may write to it.
+    the caller may modify it.
 
     ## Why it costs
 
@@ -210,13 +210,25 @@ class ConstantTensorBuiltPerCall(Rule):
 
 
 def _is_returned(node: cst.Call, place: Place) -> bool:
-    """Whether a tensor, or a method's view of it, is what the function returns."""
+    """Whether a tensor, or a view of it, is what the function returns, or a part of that."""
+    whole = node
+    while (view := method_call(whole, place)) is not None and called_name(view) in VIEWS:
+        whole = view
+    name = assigned_once(whole, place)
+    if name is None:
+        return isinstance(_around_elements(whole, place), cst.Return)
+    return any(
+        isinstance(_around_elements(read, place), cst.Return)
+        for read in loads(name.value, place.function).reads
+    )
+
+
+def _around_elements(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:
+    """What a value is part of, tuples aside."""
     parent = place.parent(node)
-    while isinstance(parent, cst.Attribute) or (
-        isinstance(parent, cst.Call) and place.last_name(parent) in VIEWS
-    ):
+    while isinstance(parent, cst.Tuple):
         parent = place.parent(parent)
-    return isinstance(parent, cst.Return)
+    return parent
 
 
 _SETTINGS = frozenset({"device", "dtype", "layout", "pin_memory"})

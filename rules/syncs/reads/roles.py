@@ -178,7 +178,7 @@ def _hoistable(read: Read, loop: cst.CSTNode, place: Place) -> bool:
         return False
     if place.self_name in names and _calls_own_methods(loop, place):
         return False
-    if any(loop in scene.loops for _, scene in place.calls("step", "step_")):
+    if place.once(("learns", id(loop)), lambda: _learns(loop, place)):
         return False  # an optimizer changes what it was given, wherever that is named
     inside = [test for test, _ in place.conditions if contains(loop, test)]
     return not inside
@@ -230,6 +230,11 @@ def _calls_own_methods(loop: cst.CSTNode, place: Place) -> bool:
 
 def _trains(loop: cst.CSTNode, place: Place) -> bool:
     return any(loop in scene.loops for _, scene in place.calls(*_HOLDS_STILL))
+
+
+def _learns(loop: cst.CSTNode, place: Place) -> bool:
+    """Whether a loop takes gradients, for an optimizer to step by."""
+    return any(loop in scene.loops for _, scene in place.calls("backward", "zero_grad"))
 
 
 def _per_element(read: Read, loop: cst.CSTNode, place: Place) -> bool:
@@ -435,14 +440,25 @@ def _read_anyway(read: Read, place: Place) -> bool:
 
 
 def copied_beside(read: Read, place: Place) -> bool:
-    """Whether what a number is computed from is copied to the host whenever the number is read."""
-    names = names_in(read.tensor) - {place.self_name}
-    copies = (
+    """Whether the tensor that a number is computed from is copied to the host whenever the number is read."""
+    stem = _stem(read.tensor, place)
+    copied = (
         place.receiver(call)
         for call, scene in place.calls("cpu", "numpy")
         if scene.loops == place.loops and set(scene.conditions) <= set(place.conditions)
     )
-    return any(one is not None and bool(names_in(one) & names) for one in copies)
+    return any(one is not None and place.same(_stem(one, place), stem) for one in copied)
+
+
+def _stem(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
+    """What methods, and functions of torch, compute a value from: `x` of `torch.exp(x.detach()).mean()`."""
+    while isinstance(node, cst.Call):
+        of_torch = place.name(node).startswith("torch.")
+        first = place.argument(node, 0, "input") if of_torch else place.receiver(node)
+        if first is None:
+            break
+        node = first
+    return node
 
 
 def _is_avoidable(read: Read, place: Place) -> bool:

@@ -526,7 +526,7 @@ class TextOfTensor(Rule):
 def _is_shown(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a text is printed or logged for people, which the author may want."""
     taker: cst.CSTNode | None = node
-    while taker is not None and not isinstance(taker, cst.Call | cst.AugAssign):
+    while taker is not None and not isinstance(taker, cst.Call | cst.Assign | cst.AugAssign):
         taker = place.parent(taker)
         if isinstance(taker, cst.Call) and place.last_name(taker) == "join":
             taker = place.parent(taker)
@@ -534,12 +534,21 @@ def _is_shown(node: cst.BaseExpression, place: Place) -> bool:
         taker = place.parent(node)
     if isinstance(taker, cst.Call):
         return place.last_name(taker) in _SHOWN_BY
-    if not isinstance(taker, cst.AugAssign) or not isinstance(taker.target, cst.Name):
+    if not isinstance(taker, cst.Assign | cst.AugAssign):
         return False
-    # A line that grows, until it is shown.
-    line = taker.target.value
-    shown = (call for call, _ in place.calls(*_SHOWN_BY))
-    return any(line in names_in(argument.value) for call in shown for argument in call.args)
+    line = taker.target if isinstance(taker, cst.AugAssign) else taker.targets[0].target
+    shown = (argument.value for call, _ in place.calls(*_SHOWN_BY) for argument in call.args)
+    return isinstance(line, cst.Name) and any(_contains_text(one, line.value) for one in shown)
+
+
+def _contains_text(node: cst.BaseExpression, name: str) -> bool:
+    """Whether a text is what a name holds, or has that in it."""
+    if isinstance(node, cst.FormattedString):
+        parts = (p.expression for p in node.parts if isinstance(p, cst.FormattedStringExpression))
+        return any(_contains_text(part, name) for part in parts)
+    if isinstance(node, cst.BinaryOperation):
+        return _contains_text(node.left, name) or _contains_text(node.right, name)
+    return isinstance(node, cst.Name) and node.value == name
 
 
 _SHOWN_BY = ("info", "print", "write")

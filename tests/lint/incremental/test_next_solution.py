@@ -663,3 +663,13 @@ def test_bodies_that_change_lead_to_the_same_as_solved_anew(
             if number == 15:
                 assert project.outcome(texts, project.cache) == project.outcome(texts, None)
     assert carried[True] >= 40, carried
+
+
+def test_a_function_of_autograd_becomes_a_placeholder_and_back(linted: Start) -> None:
+    forward = "    @staticmethod\n    def forward(ctx, x):\n        return x.sum()\n"
+    head = f"import torch\n\n\nclass ORT_NMS(torch.autograd.Function):\n{forward}"
+    symbolic = "\n    def symbolic(g, x):\n        return x\n"
+    backward = "\n    def backward(ctx, x):\n        return x\n"
+    one = linted({"nms.py": head})
+    for text in (head + symbolic, head + symbolic + backward, head + backward, head):
+        assert not one.proved({"nms.py": text})
