@@ -569,3 +569,60 @@ def test_data_is_on_the_cpu_until_it_is_moved(
         "        return torch.zeros(3).to(x)\n"
     )
     assert [f.certainty for f in found(tmp_path, "DG504", body)] == [told]
+
+
+@pytest.mark.parametrize(
+    ("head", "test", "certainty"),
+    [
+        ("flag: bool = False", "flag and x.isnan().any()", "maybe"),
+        ("error_if_nonfinite", "error_if_nonfinite and x.isnan().any()", "note"),
+        ("cfg", "cfg.sanity_checks and (x < 0).any()", "note"),
+        ("validate_args", "validate_args and (x < 0).any()", "sure"),
+        ("rows: list", "rows or (x < 0).any()", "sure"),
+    ],
+)
+def test_a_check_that_is_off_by_default_is_for_who_turns_it_on(
+    tmp_path: Path, head: str, test: str, certainty: str
+) -> None:
+    body = (
+        f"def f(x: torch.Tensor, {head}):\n    if {test}:\n        raise ValueError\n    return x\n"
+    )
+    settings = {"select": ("DG402",), "pedantic": True}
+    (tmp_path / "advice.py").write_text(HEAD + body, encoding="utf-8")
+    told = check(Request((tmp_path,), tmp_path, settings=settings, cache=False)).report.findings
+    assert [f.certainty for f in told] == [certainty]
+
+
+@pytest.mark.parametrize("method", ["max()", "sum()", "argmax(-1)", "squeeze(0).any()"])
+@pytest.mark.parametrize(
+    ("owner", "name", "certainty"),
+    [("M", "forward", "note"), ("M", "helper", None)],
+)
+def test_what_a_module_is_given_has_the_methods_of_a_tensor(
+    tmp_path: Path, method: str, owner: str, name: str, certainty: str | None
+) -> None:
+    bases = "nn.Module" if owner == "M" else "object"
+    body = (
+        f"class {owner}({bases}):\n    def {name}(self, lookup, y):\n        m = lookup.{method}\n"
+        "        if m > 4:\n            y = y * 2\n        return y\n"
+    )
+    told = found(tmp_path, "DG401", body)
+    assert [f.certainty for f in told] == ([] if certainty is None else [certainty])
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("f'layer{i}'", True),
+        ("'layer%d' % i", True),
+        ("'layer{}'.format(i)", True),
+        ("'layer'", False),
+        ("names[i]", False),
+    ],
+)
+def test_a_name_is_made_in_any_way(tmp_path: Path, made: str, told: bool) -> None:
+    body = (
+        "class M(nn.Module):\n    def forward(self, x, names):\n        for i in range(3):\n"
+        f"            x = getattr(self, {made})(x)\n        return x\n"
+    )
+    assert bool(found(tmp_path, "DG616", body)) is told

@@ -9,7 +9,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, ConstantCopy, Finding, Place, Rule, Tables, nodes
 
 from ..certainty import may_return_before
-from ..syntax import call_of, is_word
+from ..syntax import call_of, called_name, is_word
 
 _COPIES_BY_NAME = re.compile(r"copy|clone|^reset|^make_|build|init|prepare|setup|^_?start")
 
@@ -351,7 +351,8 @@ class AttributeByMadeName(Rule):
             return None
         if isinstance(key, cst.Name):
             key = place.value_of(key) or key
-        if not isinstance(key, cst.FormattedString | cst.BinaryOperation):
+        formatted = isinstance(key, cst.Call) and called_name(key) == "format"
+        if not formatted and not isinstance(key, cst.FormattedString | cst.BinaryOperation):
             return None
         if isinstance(key, cst.BinaryOperation) and place.kind(key).what != "text":
             return None

@@ -23,6 +23,14 @@ _WALKS = (
 )
 
 
+_MODES = ("train", "eval")
+_MODEL = re.compile(
+    r"(?:^|[._])(?:models?|net|network|module|actor|critic|policy|encoder|decoder|unet|vae|backbone)$"
+)
+"""What `train()` and `eval()` are called on, by its name."""
+_ASKS_MODE = re.compile(r"\btraining\b|\bmode\b|is_(?:train|eval)")
+
+
 class ModuleListSlice(Rule):
     """A `ModuleList` or `Sequential` is sliced on every call.
 
@@ -171,6 +179,7 @@ class ModuleTreeWalk(Rule):
     Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules
     in hot functions, `next(self.parameters()).dtype` among them. A loop over them once per step is a
     note, and so is one over those of an attribute of which only that call says that it is a module.
+    `model.train()` and `model.eval()`, which walk it to set a flag everywhere, are notes.
 
     ## Why it costs
     The walk visits every submodule through nested Python generators and remembers what it has seen:
@@ -197,7 +206,7 @@ class ModuleTreeWalk(Rule):
     code = "DG610"
     name = "module-tree-walk"
     origin = "diffusers#9520"
-    looks_for = Call(*_WALKS)
+    looks_for = Call(*_WALKS, *_MODES)
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -205,6 +214,8 @@ class ModuleTreeWalk(Rule):
         receiver = place.receiver(node)
         if receiver is None or place.function.name.value in _WALKS:
             return None
+        if place.last_name(node) in _MODES:
+            return self._mode(node, receiver, place)
         if not place.per_call:
             return self._looped(node, receiver, "in every step", place)
         if place.last_name(node).endswith("buffers") and (
@@ -239,6 +250,22 @@ class ModuleTreeWalk(Rule):
             f"`{shown}` walks the module tree in Python on every call, about a microsecond per "
             "module. Build a list of what you need once, and rebuild it when submodules are added",
             certainty="note" if _handed_on(node, place) else path_certainty(place),
+        )
+
+    def _mode(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:
+        """The mode of a model, which is usually the one that it is in already."""
+        kind = place.kind(receiver)
+        model = kind.what == "module" or (
+            kind.what == "unknown" and _MODEL.search(place.dotted(receiver)) is not None
+        )
+        asked = any(_ASKS_MODE.search(place.text(test)) for test, _ in place.conditions)
+        if not model or asked or len(node.args) > 1:
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` sets a flag in every submodule in Python, a microsecond or so for each; "
+            f"do it where the mode changes, or only if `{place.short(receiver)}.training` is another",
+            certainty="note",
         )
 
     def _looped(

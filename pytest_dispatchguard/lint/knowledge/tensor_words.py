@@ -18,6 +18,11 @@ TENSOR_METHODS = frozenset(
 """Methods that tensors have and neither NumPy arrays, modules, strings, nor the usual helpers
 do."""
 
+ARRAY_METHODS = frozenset(
+    "max min mean std var sum prod any all argmax argmin cumsum argsort squeeze transpose".split()
+)
+"""Methods that NumPy arrays have, too, but neither numbers, strings, lists, dicts nor modules."""
+
 TENSOR_ATTRIBUTES = frozenset({"is_cuda", "grad_fn", "is_leaf"})
 """Attributes that only tensors have."""
 

@@ -119,6 +119,8 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
                     ask_number(walk, argument, "math-call")
             if last in words.TENSOR_METHODS:
                 _note_tensor_method(walk, text(source, owner), last, arguments)
+            elif last in words.ARRAY_METHODS and _is_forward(reading):
+                _note_tensor_use(walk, text(source, owner))
         else:
             visit(walk, owner)
         return last
@@ -370,6 +372,15 @@ def _note_registration(walk: Walk, last: str, callee: Node, given: list[Node]) -
         add_values(
             owner.attrs, name, local_values(walk, value) if value is not None else ["unknown"]
         )
+
+
+def _is_forward(reading: Reading) -> bool:
+    """Whether a method is the `forward` of a class: arrays there are tensors, in a file that uses torch."""
+    return (
+        reading.owner is not None
+        and reading.fact is not None
+        and (reading.fact.name == f"{reading.owner.name}.forward")
+    )
 
 
 def _note_tensor_method(walk: Walk, name: str, method: str, arguments: Node) -> None:

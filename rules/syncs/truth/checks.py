@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 import libcst as cst
@@ -22,7 +23,9 @@ class TruthInCheck(Rule):
 
     ## What it does
 
-    Finds `assert tensor`, and `if tensor:` with nothing but a `raise` or a warning in it, in hot code.
+    Finds `assert tensor`, and `if tensor:` with nothing but a `raise` or a warning in it, in hot code. Behind
+    a switch that is usually off, by its name (`if error_if_nonfinite and …`), it is a note: whoever turns it
+    on wants it.
 
     ## Why it costs
 
@@ -94,8 +97,11 @@ class TruthInCheck(Rule):
         fix = checked_on_device(who, place)
         if _may_be_caught(who.by, place):
             certainty, fix = weaker(certainty, "note"), None
-        if _asked_for(place):
+        switches = [test for test, holds in place.conditions if holds] + _operands(who.whole)
+        if _asked_for(switches, place):
             certainty = "maybe"
+        elif any(_OFF_BY_DEFAULT.search(place.dotted(test)) for test in switches):
+            certainty = weaker(certainty, "note")  # whoever switched it on wants it
         message += several_tensors(who, place) + _waited_before(node, place)
         return place.finding(node, message, certainty=certainty, fix=fix)
 
@@ -165,6 +171,7 @@ def _of_the_loop_above(who: Asked, place: Place) -> bool:
     return any(place.same(leaf, other) for leaf in leaves for other in asked_there)
 
 
+_OFF_BY_DEFAULT = re.compile(r"(?:^|[._])(?:error_if|raise_if|raise_on|fail_on|debug|sanity)")
 _SWITCH = re.compile(r"validat|check|debug|verif|strict|sanity")
 
 
@@ -177,14 +184,18 @@ def _switch(place: Place) -> str:
     return "or only behind a debug option"
 
 
-def _asked_for(place: Place) -> bool:
+def _operands(whole: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The operands of a chain of `and`."""
+    if not isinstance(whole, cst.BooleanOperation) or not isinstance(whole.operator, cst.And):
+        return [whole]
+    return _operands(whole.left) + _operands(whole.right)
+
+
+def _asked_for(switches: Sequence[cst.BaseExpression], place: Place) -> bool:
     """Whether a check is made only where the caller asks for it: under a parameter that is False unless
     given."""
     params = place.function.params
     off = {
         p.name.value for p in (*params.params, *params.kwonly_params) if is_word(p.default, "False")
     }
-    return any(
-        holds and isinstance(test, cst.Name) and test.value in off
-        for test, holds in place.conditions
-    )
+    return any(isinstance(test, cst.Name) and test.value in off for test in switches)
