@@ -176,7 +176,7 @@ def sample(model, prompt, max_new_tokens, eos_id):
 @pytest.mark.parametrize(
     ("source", "status", "places"),
     [
-        (UNTYPED_MASK, 0, ["6:33 DG401 `if mask.any()`"]),
+        (UNTYPED_MASK, 1, ["a.py:6:33 DG401 `if mask.any()`"]),
         (
             LOOPS,
             1,  # what a loss function gives is a tensor, and the sum can stay on the device
