@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule
+from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule, nodes
 
 from ..certainty import may_return_before, path_certainty
 from ..syntax import clauses
@@ -28,6 +28,7 @@ _MODEL = re.compile(
     r"(?:^|[._])(?:models?|net|network|module|actor|critic|policy|encoder|decoder|unet|vae|backbone)$"
 )
 """What `train()` and `eval()` are called on, by its name."""
+_STEP = re.compile(r"step|batch|micro", re.IGNORECASE)
 _ASKS_MODE = re.compile(r"\btraining\b|\bmode\b|is_(?:train|eval)")
 
 
@@ -162,6 +163,13 @@ _CONSUMERS = frozenset(
 )
 
 
+def _begins_rounds(place: Place) -> bool:
+    """Whether a place stands before the loop of a function that is no step: of a whole evaluation, say."""
+    if place.loops or _STEP.search(place.function.name.value):
+        return False
+    return any(isinstance(node, cst.For | cst.While) for node in nodes.walk(place.function))
+
+
 def _handed_on(node: cst.Call, place: Place) -> bool:
     """Whether a walk is handed to a function of which nobody knows whether it walks: what makes it is a
     generator."""
@@ -259,7 +267,7 @@ class ModuleTreeWalk(Rule):
             kind.what == "unknown" and _MODEL.search(place.dotted(receiver)) is not None
         )
         asked = any(_ASKS_MODE.search(place.text(test)) for test, _ in place.conditions)
-        if not model or asked or len(node.args) > 1:
+        if not model or asked or len(node.args) > 1 or _begins_rounds(place):
             return None
         return place.finding(
             node,
