@@ -9,7 +9,13 @@ import warnings
 from collections.abc import Callable, Collection
 from functools import lru_cache
 
-from pytest_dispatchguard.lint.knowledge.counters import COUNTER, dotted, is_last_round
+from pytest_dispatchguard.lint.knowledge.counters import (
+    COUNTER,
+    are_few_rounds,
+    dotted,
+    is_first_round,
+    is_last_round,
+)
 
 _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
@@ -260,7 +266,9 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
         parts = [_verdict(value, assigned) for value in node.values]
         if isinstance(node.op, ast.And):
             return any(t for t, _ in parts), all(f for _, f in parts)
-        return all(t for t, _ in parts), any(f for _, f in parts)
+        # ``it == 0 or it % 500 == 0``: the first of few rounds.
+        few = [t or is_first_round(v) for (t, _), v in zip(parts, node.values, strict=True)]
+        return all(few) and any(t for t, _ in parts), any(f for _, f in parts)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return _verdict_of_comparison(node.left, node.ops[0], node.comparators[0], assigned)
     if _interval(node, assigned):
@@ -310,6 +318,8 @@ def _verdict_of_comparison(
         when_true, when_false = _verdict(left, assigned)
         same = isinstance(op, (ast.Eq, ast.Is)) is right.value
         return (when_true, when_false) if same else (when_false, when_true)
+    if isinstance(op, (ast.In, ast.NotIn)) and are_few_rounds(left, right):
+        return (True, False) if isinstance(op, ast.In) else (False, True)
     if isinstance(op, (ast.In, ast.NotIn)):
         name = dotted(right).removesuffix(".__dict__")
         kept = _lasting(name, assigned) and _CACHE.fullmatch(name.rpartition(".")[2]) is not None

@@ -44,6 +44,9 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "i % 50 == 0 or batch_count == num_batches_per_epoch",
         "i + 1 == len(train_loader)",
         "step % 100 == 0",
+        "g_it == 0 or (g_it + 1) % 500 == 0",
+        "it == 0 or it in metric_lg.log_iters",
+        "step in self.save_steps",
         "not self.built",
         "not self._is_initialized",
         "not (self.built)",
@@ -56,7 +59,13 @@ def test_the_body_is_cold(condition: str) -> None:
 
 @pytest.mark.parametrize(
     "condition",
-    ["not torch.jit.is_scripting()", "self.built", "not TYPE_CHECKING", "step % interval"],
+    [
+        "not torch.jit.is_scripting()",
+        "self.built",
+        "not TYPE_CHECKING",
+        "step % interval",
+        "step not in self.save_steps",
+    ],
 )
 def test_the_else_is_cold(condition: str) -> None:
     assert cold_branches(condition) == (False, True)
@@ -81,6 +90,11 @@ def test_a_period_of_one_skips_nothing() -> None:
         "x > 0",
         "i % 2 == 0",
         "i == num_layers - 1",
+        "i == 0",
+        "step == 0 or x > 0",
+        "it in active_steps",
+        "name in self.log_iters",
+        "step == 1 or step % 500 == 0",
         "i == len(self.layers) - 1",
         "self.depth % 4 == 0",
         "verbose or x.any()",
