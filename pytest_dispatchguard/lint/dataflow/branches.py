@@ -144,13 +144,13 @@ def _blocks_that_run(node: cst.CSTNode) -> Iterable[cst.BaseSuite]:
             yield part.body
 
 
-def _assigned_in_all(node: cst.If, declared: AbstractSet[str]) -> set[str]:
-    """The lasting names that each branch of an `if` assigns."""
+def _assigned_in_all(node: cst.If, declared: AbstractSet[str], chained: bool = False) -> set[str]:
+    """The lasting names that each branch of an `if` assigns; a chain of `elif` has all cases there are."""
     found = _assigned_names(_statements(node.body), declared)
     if isinstance(node.orelse, cst.If):
-        return found & _assigned_in_all(node.orelse, declared)
+        return found & _assigned_in_all(node.orelse, declared, chained=True)
     if node.orelse is None:
-        return set()
+        return found if chained else set()
     return found & _assigned_names(_statements(node.orelse.body), declared)
 
 

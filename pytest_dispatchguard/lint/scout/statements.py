@@ -150,12 +150,12 @@ def _last_block(part: Node) -> Node | None:
 
 
 def _assigned_in_all(walk: Walk, node: Node) -> set[str]:
-    """The lasting names that each branch of an `if` assigns."""
+    """The lasting names that each branch of an `if` assigns; a chain of `elif` has all cases there are."""
     *others, last = [node, *node.children_by_field_name("alternative")]
-    if last.type != "else_clause":
+    if last.type == "if_statement":
         return set()
     blocks = [part.child_by_field_name("consequence") for part in others]
-    blocks.append(last.child_by_field_name("body"))
+    blocks.append(last.child_by_field_name("body" if last.type == "else_clause" else "consequence"))
     found = [_assigned(walk, block.named_children) for block in blocks if block is not None]
     return set.intersection(*found) if len(found) == len(blocks) else set()
 
