@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
@@ -14,6 +15,12 @@ VIEWS = frozenset(
     "unsqueeze view view_as".split()
 )
 """Functions and methods that give views of a tensor, and launch nothing."""
+
+
+MODULE_NAMES = re.compile(
+    r"model|module|net\d*$|unet|vae|encoder|decoder|transformer|pipe|layer|block|policy|actor|critic|agent"
+)
+"""What modules, and what consists of them, are called, in lower case."""
 
 
 def is_word(node: cst.CSTNode | None, *words: str) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule, nodes
 
 from ..certainty import may_return_before, path_certainty
-from ..syntax import clauses
+from ..syntax import MODULE_NAMES, clauses
 from .module_attributes import is_self
 
 _WALKS = (
@@ -24,10 +24,6 @@ _WALKS = (
 
 
 _MODES = ("train", "eval")
-_MODEL = re.compile(
-    r"(?:^|[._])(?:models?|net|network|module|actor|critic|policy|encoder|decoder|unet|vae|backbone)$"
-)
-"""What `train()` and `eval()` are called on, by its name."""
 _STEP = re.compile(r"step|batch|micro", re.IGNORECASE)
 _ASKS_MODE = re.compile(r"\btraining\b|\bmode\b|is_(?:train|eval)")
 
@@ -264,7 +260,8 @@ class ModuleTreeWalk(Rule):
         """The mode of a model, which is usually the one that it is in already."""
         kind = place.kind(receiver)
         model = kind.what == "module" or (
-            kind.what == "unknown" and _MODEL.search(place.dotted(receiver)) is not None
+            kind.what == "unknown"
+            and MODULE_NAMES.search(place.dotted(receiver).rpartition(".")[2]) is not None
         )
         asked = any(_ASKS_MODE.search(place.text(test)) for test, _ in place.conditions)
         if not model or asked or len(node.args) > 1 or _begins_rounds(place):

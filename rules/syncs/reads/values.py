@@ -11,7 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, FString, NumberCall, Place, Rule, weaker
 
 from ...allocations.devices import move_target
-from ...syntax import assigned, is_word, names_in
+from ...syntax import MODULE_NAMES, assigned, is_word, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read, tensor_certainty, waits_inside, works_on_host
 from .read_fixes import unread
@@ -286,11 +286,6 @@ class CopyToHost(Rule):
         )
 
 
-_OF_MODULES = re.compile(
-    r"model|module|net\d*$|unet|vae|encoder|decoder|transformer|pipe|layer|block|policy|actor|critic|agent"
-)
-
-
 def _is_open(tensor: cst.BaseExpression, place: Place) -> bool:
     """Whether nothing is known of a value but its name, which is not one of a module, in a file that imports
     torch."""
@@ -298,7 +293,7 @@ def _is_open(tensor: cst.BaseExpression, place: Place) -> bool:
     return (
         place.kind(tensor).what == "unknown"
         and "torch" in place.imports
-        and _OF_MODULES.search(named) is None
+        and MODULE_NAMES.search(named) is None
     )
 
 
@@ -422,7 +417,7 @@ def _moves_a_module(call: cst.Call, tensor: cst.BaseExpression, place: Place) ->
         return True
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
         target = parent.targets[0].target
-        if isinstance(target, cst.Name) and not _OF_MODULES.search(target.value.lower()):
+        if isinstance(target, cst.Name) and not MODULE_NAMES.search(target.value.lower()):
             return False
         return place.same(target, tensor)
     return False
