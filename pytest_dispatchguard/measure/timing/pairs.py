@@ -21,10 +21,10 @@ must be."""
 _LOOKS = len(_DUE) - 1
 """Before the last one, when there are as many as can be or the time is up. That one has half of the error:
 what is still open then has had all the time that there is."""
-TIMES_LONGER = 2.4
+TIMES_LONGER = 1.8
 """How much longer than other measuring a comparison of two revisions may measure."""
-MOST_TIMES = 2.6
-"""How much longer it may take, with what it does between: forking, waiting, importing again what died."""
+MOST_TIMES = 2.2
+"""How much longer it may take by the clock, with what a busy machine adds."""
 LEAST_PAIRS = 3
 """Pairs, at least, before anything is told."""
 _APART, _KNOWN = 0.006, 15
