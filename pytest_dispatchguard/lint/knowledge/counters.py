@@ -1,4 +1,4 @@
-"""Counters of rounds in conditions, by their names, and which round is the last."""
+"""Counters of rounds in conditions, by their names, and which rounds are the first, the last, or few."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import libcst as cst
 
@@ -15,7 +15,14 @@ from ...syntax import contains, is_word, last_small, names_in
 from ..data_flow import loads, sources
 from ..waits import Asked, only_raises, only_warns
 from .check_fixes import checked_on_device
-from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
+from .conditions import (
+    asked_parts,
+    condition_text,
+    host_first,
+    operands,
+    several_tensors,
+    tensor_question,
+)
 
 
 class TruthInCheck(Rule):
@@ -97,7 +104,8 @@ class TruthInCheck(Rule):
         fix = checked_on_device(who, place)
         if _may_be_caught(who.by, place):
             certainty, fix = weaker(certainty, "note"), None
-        switches = [test for test, holds in place.conditions if holds] + _operands(who.whole)
+        switches = [test for test, holds in place.conditions if holds]
+        switches += _asked_before(node, who)
         if _asked_for(switches, place):
             certainty = "maybe"
         elif any(_OFF_BY_DEFAULT.search(place.dotted(test)) for test in switches):
@@ -184,11 +192,12 @@ def _switch(place: Place) -> str:
     return "or only behind a debug option"
 
 
-def _operands(whole: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The operands of a chain of `and`."""
+def _asked_before(node: cst.BaseExpression, who: Asked) -> list[cst.BaseExpression]:
+    """What has to hold for a tensor of a condition to be asked: the operands of `and` before it."""
+    whole = who.whole
     if not isinstance(whole, cst.BooleanOperation) or not isinstance(whole.operator, cst.And):
-        return [whole]
-    return _operands(whole.left) + _operands(whole.right)
+        return []
+    return list(takewhile(lambda part: not contains(part, node), operands(whole)))
 
 
 def _asked_for(switches: Sequence[cst.BaseExpression], place: Place) -> bool:

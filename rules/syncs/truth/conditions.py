@@ -108,19 +108,19 @@ def host_first(
     chain = _chain_around(node, place)
     if chain is None:
         return None
-    operands = _operands(chain)
-    if not all(_asks_tensor(o, place) or plain_host(o, place) for o in operands):
+    parts = operands(chain)
+    if not all(_asks_tensor(o, place) or plain_host(o, place) for o in parts):
         return None
-    first = next(i for i, o in enumerate(operands) if _asks_tensor(o, place))
-    if _bare(operands[first]) is not node:
+    first = next(i for i, o in enumerate(parts) if _asks_tensor(o, place))
+    if _bare(parts[first]) is not node:
         return None
     goes_on = isinstance(
         chain.operator, cst.And
     )  # with this answer the tensor is asked all the same
     later = [
-        o for o in operands[first + 1 :] if plain_host(o, place) and place.usual(o) is not goes_on
+        o for o in parts[first + 1 :] if plain_host(o, place) and place.usual(o) is not goes_on
     ]
-    return (chain, operands, later[0]) if later else None
+    return (chain, parts, later[0]) if later else None
 
 
 def _chain_around(node: cst.BaseExpression, place: Place) -> cst.BooleanOperation | None:
@@ -144,11 +144,12 @@ def _chain_around(node: cst.BaseExpression, place: Place) -> cst.BooleanOperatio
             return chain
 
 
-def _operands(chain: cst.BooleanOperation) -> list[cst.BaseExpression]:
+def operands(chain: cst.BooleanOperation) -> list[cst.BaseExpression]:
+    """The operands of a chain of one operator, in order."""
     left = chain.left
     same = isinstance(left, cst.BooleanOperation) and type(left.operator) is type(chain.operator)
     if isinstance(left, cst.BooleanOperation) and same and not left.lpar:
-        return [*_operands(left), chain.right]
+        return [*operands(left), chain.right]
     return [left, chain.right]
 
 
