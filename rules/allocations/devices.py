@@ -29,6 +29,15 @@ def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
     return is_word(node, "None")
 
 
+def makes_tensors_there(place: Place) -> bool:
+    """Whether a `with torch.device(…)` around a place says where its factories make their tensors."""
+    return any(
+        isinstance(item.item, cst.Call) and place.name(item.item) == "torch.device"
+        for block in place.withs
+        for item in block.items
+    )
+
+
 def is_device(node: cst.BaseExpression, place: Place) -> bool:
     """Whether an expression is surely a device other than the CPU."""
     if names_cpu(node, place):

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Edit, Finding, Fix, Getitem, Place, Rule, Span, nodes
+from pytest_dispatchguard import (
+    Call,
+    Edit,
+    Finding,
+    Fix,
+    Getitem,
+    Place,
+    Rule,
+    Setitem,
+    Span,
+    nodes,
+)
 
 from ..syncs.waits import gives_data, works_on_host
 from ..syntax import is_word
@@ -20,7 +31,7 @@ from .data import (
     is_number,
     without_casts,
 )
-from .devices import is_device, move_target
+from .devices import is_device, makes_tensors_there, move_target
 from .uses import is_for_nothing, is_kept, is_written_to, loads
 
 _RESHAPING = frozenset(
@@ -149,8 +160,9 @@ class FactoryThenMove(Rule):
 
     Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)`,
     `torch.FloatTensor(n, m).to(device)` and the same with names, views, casts, `triu`, `exp`, `fill_` and
-    arithmetic with numbers between, when nothing else is done with the tensor on the CPU. Rows that are
-    picked by `torch.randperm(n)` of the CPU are a note: the index is copied to where the rows are.
+    arithmetic with numbers between, when nothing else is done with the tensor on the CPU. Also
+    `x[torch.arange(n), labels]`: an index that is made on the CPU is copied to where `x` is. An index that is
+    drawn at random is a note.
     `torch.zeros_like(x).to(device)` is a note where nothing says that `x` is on the CPU.
 
     ## Why it costs
@@ -182,13 +194,24 @@ class FactoryThenMove(Rule):
     code = "DG504"
     name = "factory-then-move"
     origin = "transformers#22378"
-    looks_for = (Call("to", "cuda", "type_as"), Getitem())
+    looks_for = (Call("to", "cuda", "type_as"), Getitem(), Setitem())
     fixes = "safe"
 
-    def judge(self, node: cst.Call | cst.Subscript, place: Place) -> Finding | None:
+    def judge(
+        self,
+        node: cst.Call | cst.Subscript | cst.Assign | cst.AnnAssign | cst.AugAssign,
+        place: Place,
+    ) -> Finding | None:
         """A factory under the move, with nothing but reshaping between."""
+        if makes_tensors_there(place):
+            return None
         if isinstance(node, cst.Subscript):
-            return self._picked(node, place)
+            return self._indexed(node, place)
+        if isinstance(node, cst.Assign):
+            indexed = (self._indexed(t.target, place) for t in node.targets)
+            return next(filter(None, indexed), None)
+        if isinstance(node, cst.AnnAssign | cst.AugAssign):
+            return self._indexed(node.target, place)
         receiver = place.receiver(node)
         if receiver is None:
             return None
@@ -234,27 +257,44 @@ class FactoryThenMove(Rule):
             fix=fix,
         )
 
-    def _picked(self, node: cst.Subscript, place: Place) -> Finding | None:
-        """Rows of a tensor that are picked by an index made on the CPU."""
+    def _indexed(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """A tensor that is indexed by one made on the CPU."""
+        if not isinstance(node, cst.Subscript) or works_on_host(place):
+            return None
         if not place.is_tensor(node.value) or not place.on_device(node.value):
             return None
         for element in node.slice:
             index = element.slice.value if isinstance(element.slice, cst.Index) else None
-            if not isinstance(index, cst.Name | cst.Call | cst.Subscript):
+            made = self._made(index, place) if index is not None else None
+            if made is None or not place.kind(made).host:
                 continue
-            made = self._made(index, place)
-            if made is None or place.name(made) not in ("torch.randperm", "torch.randint"):
-                continue
-            if place.argument(made, None, "device") is not None or works_on_host(place):
-                continue
+            drawn = place.last_name(made) in RANDOM
             return place.finding(
                 node,
                 f"`{place.name(made)}(…)` is made on the CPU, and `{place.short(node)}` copies it to where "
                 "the tensor is, and waits for that copy; pass `device=` to it"
-                + self._other_numbers(made, False, place),
-                certainty="note",
+                + self._other_numbers(made, drawn, place),
+                certainty="note" if drawn or gives_data(place) else "sure",
+                fix=self._made_there(node, made, place),
             )
         return None
+
+    def _made_there(self, node: cst.Subscript, made: cst.Call, place: Place) -> Fix | None:
+        """The factory of an index, on the device of what it picks from; None for an index with a name, which
+        may be needed on the CPU as well."""
+        like = place.dotted(node.value)
+        end = _end(made.args[-1].value, place) if made.args else None
+        if not like or end is None or made not in nodes.walk(node):
+            return None
+        if any(a.star for a in made.args) or "#" in place.text(made):
+            return None
+        edit = Edit(place.after(node, "").path, end, f", device={like}.device")
+        drawn = place.last_name(made) in RANDOM
+        return Fix(
+            "unsafe" if drawn else "safe",
+            f"create it on the device{_OTHER_DRAWS if drawn else ''}",
+            (edit,),
+        )
 
     def _made(self, node: cst.BaseExpression, place: Place) -> cst.Call | None:
         """The factory behind an index, which may be used more than once."""

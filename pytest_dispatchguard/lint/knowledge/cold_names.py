@@ -63,14 +63,14 @@ COPIED_PATHS = re.compile(
 project runs what it calls of it."""
 
 COLD_PATHS = re.compile(
-    r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|datasets?|visuali[sz]ation|plotting|"
+    r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|\w*onnx|datasets?|visuali[sz]ation|plotting|"
     r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated|loading|tracers?)/|"
     r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|"
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
     r"[^/]*debug(?:ging)?_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
-    r"nan_?detect\w*|exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry|[^/]*_(?:load|loading|tracer))\.py$"
+    r"nan_?detect\w*|exporters?|export|[^/]*_export(?:er)?|export_[^/]*|onnx|[^/]*_onnx(?:_model)?|_pretrained|_builder|_registry|[^/]*_(?:load|loading|tracer))\.py$"
 )
 """Files whose code runs at set-up, for people, or on the command line."""
 
