@@ -37,6 +37,7 @@ MODULES = (
     "allocations.scalars",
     "allocations.constants.built",
     "allocations.moves",
+    "allocations.computed",
     "allocations.parameter_loops",
     "allocations.batches",
     "allocations.collectives",

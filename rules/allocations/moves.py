@@ -1,4 +1,4 @@
-"""DG504, DG513: tensors made on the CPU and moved to the device."""
+"""DG504: tensors made on the CPU and moved to the device, and such indexes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from pytest_dispatchguard import (
 from ..syncs.waits import gives_data, works_on_host
 from ..syntax import is_word
 from .data import (
-    COPIED,
     FACTORIES,
     FILLED,
-    FROM_DATA,
     LIKE,
     RANDOM,
     Safety,
@@ -32,22 +30,22 @@ from .data import (
     without_casts,
 )
 from .devices import is_device, makes_tensors_there, move_target
-from .uses import is_for_nothing, is_kept, is_written_to, loads
+from .uses import is_for_nothing, loads
 
-_RESHAPING = frozenset(
+RESHAPING = frozenset(
     "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat view_as "
     "reshape_as expand_as".split()
 )
 """Methods that change a tensor's layout and none of its numbers."""
-_OF_ONE = frozenset(
+OF_ONE = frozenset(
     "triu tril exp log sin cos sqrt rsqrt pow abs neg cumsum flip square reciprocal".split()
 )
 """Functions and methods that compute from one tensor, and numbers, the same on every device."""
-_ROUNDED = frozenset("exp log sin cos rsqrt pow cumsum".split())
+ROUNDED = frozenset("exp log sin cos rsqrt pow cumsum".split())
 """Those that a device may round differently."""
 _FILLING = frozenset({"fill_", "zero_"})
 _DRAWING = frozenset({"bernoulli_", "exponential_", "normal_", "random_", "uniform_"})
-_LONGEST = 12
+LONGEST = 12
 """Expressions behind one another that are followed."""
 _OTHER_DRAWS = "; the device's generator may draw different numbers from the CPU's"
 _OTHER_ROUNDING = "; the device may round the numbers differently"
@@ -72,7 +70,7 @@ def _under(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
 
 def _reshaped(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
     """What is given another shape, and nothing else."""
-    while isinstance(node, cst.Call) and place.last_name(node) in _RESHAPING:
+    while isinstance(node, cst.Call) and place.last_name(node) in RESHAPING:
         inner = place.receiver(node)
         if inner is None or place.name(node).startswith("torch."):
             break
@@ -85,15 +83,15 @@ def _operand(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | Non
     if isinstance(node, cst.Call):
         of_torch = place.name(node).startswith("torch.")
         last = place.last_name(node)
-        if last not in (_OF_ONE if of_torch else _RESHAPING | _OF_ONE | _FILLING | _DRAWING):
+        if last not in (OF_ONE if of_torch else RESHAPING | OF_ONE | _FILLING | _DRAWING):
             return None
         others = node.args[1:] if of_torch else node.args
-        if last not in _RESHAPING and not all(is_number(a.value, place) for a in others):
+        if last not in RESHAPING and not all(is_number(a.value, place) for a in others):
             return None
         given = node.args[0].value if node.args and not node.args[0].star else None
         return given if of_torch else place.receiver(node)
     if isinstance(node, cst.Subscript):
-        return node.value if all(map(_is_view, node.slice)) else None
+        return node.value if all(map(is_view, node.slice)) else None
     if isinstance(node, cst.UnaryOperation):
         return node.expression if isinstance(node.operator, cst.Minus | cst.BitInvert) else None
     if isinstance(node, cst.BinaryOperation):
@@ -106,10 +104,10 @@ def _operand(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | Non
 def _rounds(move: cst.Call, place: Place) -> bool:
     """Whether what is moved is computed by something that a device may round differently."""
     node = place.receiver(move)
-    for _ in range(_LONGEST):
+    for _ in range(LONGEST):
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Power):
             return True
-        if isinstance(node, cst.Call) and place.last_name(node) in _ROUNDED:
+        if isinstance(node, cst.Call) and place.last_name(node) in ROUNDED:
             return True
         if node is None:
             return False
@@ -121,7 +119,7 @@ def _rounds(move: cst.Call, place: Place) -> bool:
     return True
 
 
-def _is_view(element: cst.SubscriptElement) -> bool:
+def is_view(element: cst.SubscriptElement) -> bool:
     """Whether an index selects without a copy: a slice, a number, `...` or `None`."""
     index = element.slice
     return isinstance(index, cst.Slice) or (
@@ -329,7 +327,7 @@ class FactoryThenMove(Rule):
     def _factory(self, node: cst.BaseExpression, place: Place, depth: int = 0) -> cst.Call | None:
         """The factory behind a value, of which nothing else is made on the way."""
         if isinstance(node, cst.Name):
-            value = place.value_of(node) if depth < _LONGEST else None
+            value = place.value_of(node) if depth < LONGEST else None
             made = (
                 self._factory(_under(value, place), place, depth + 1) if value is not None else None
             )
@@ -466,141 +464,3 @@ class FactoryThenMove(Rule):
             for a in factory.args
         )
         return "safe" if whole or last in ("tril_indices", "triu_indices") else "unsafe"
-
-
-class ComputedThenMoved(Rule):
-    """A result computed on the CPU is moved to the device on every call.
-
-    ## What it does
-
-    Finds `.to(device)` and `.cuda()` of tensors that the function itself makes on the CPU and works on there:
-    `torch.multinomial(torch.ones(n), k).to(device)`, `torch.cat(parts).to(device)` of parts on the CPU.
-    Where something but factories and numbers goes into it, it is a note: the author has to find a way to
-    compute on the device, or to keep what is the same in every call. A factory that is moved at once is
-    DG504, data of Python DG510.
-
-    ## Why it costs
-
-    The result is copied from pageable memory, and the host waits until the device has worked off its
-    queue and made the copy.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        weights = torch.ones(x.shape[0]).cumsum(0)
-        weights[0] = 0.5
-        return x * weights.to(x.device)[:, None]
-    ```
-
-    ## Instead
-
-    ```python
-    def forward(self, x):
-        weights = torch.ones(x.shape[0], device=x.device).cumsum(0)
-        weights[0] = 0.5
-        return x * weights[:, None]
-    ```
-
-    ## Fix safety
-
-    No fix: some of what is computed may need the CPU.
-    """
-
-    code = "DG513"
-    name = "computed-then-moved"
-    origin = "pyro#103b79ce"
-    looks_for = Call("to", "cuda", "type_as")
-
-    def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """A tensor on the CPU that is sent to the device."""
-        receiver = place.receiver(node)
-        if receiver is None or is_kept(node, place) or is_for_nothing(place):
-            return None
-        kind = place.kind(receiver)
-        if not kind.is_tensor or not kind.host or works_on_host(place):
-            return None
-        first = place.argument(node, 0, "device")
-        to_tensor = first is not None and place.on_device(first)
-        converts = place.last_name(node) == "to" and place.argument(node, 1, "dtype") is not None
-        there = converts and first is not None and is_device(first, place)
-        if move_target(node, place) is None and not to_tensor and not there:
-            return None
-        if any(a.keyword is not None and a.keyword.value == "non_blocking" for a in node.args):
-            return None
-        made = without_casts(receiver)
-        if isinstance(made, cst.Name):
-            made = place.value_of(made) or made
-        copied = isinstance(made, cst.Call) and (
-            place.name(made) in FROM_DATA | COPIED | FACTORIES
-            or place.last_name(made) in ("cpu", "from_numpy")
-        )
-        written = isinstance(made, cst.Call) and (
-            place.name(made) in FACTORIES and is_written_to(made, place)
-        )
-        if (copied and not written) or _FACTORY_THEN_MOVE.judge(node, place) is not None:
-            return None
-        if (
-            isinstance(receiver, cst.Name | cst.Attribute)
-            and place.assignments(place.dotted(receiver)) == 0
-        ):
-            return None  # made elsewhere
-        return place.finding(
-            node,
-            f"`{place.short(node)}` copies a value computed on the CPU to the device, and the host "
-            "waits for that copy on every call; compute it on the device",
-            certainty="sure" if _of_numbers(receiver, place) else "note",
-        )
-
-
-_PURE = (
-    _RESHAPING
-    | _OF_ONE
-    | frozenset("cat concat stack hstack vstack meshgrid outer where ne eq".split())
-)
-
-
-def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -> bool:
-    """Whether a value is computed from factories and numbers alone, by what every device computes alike: no
-    doubles, and nothing that is rounded."""
-    if "double" in (shown := place.text(node)) or "float64" in shown:
-        return False
-    node = without_casts(node)
-    if depth == 0:
-        return False
-    if is_number(node, place) or place.kind(node).what == "scalar":
-        return True
-    if isinstance(node, cst.Name):
-        held = place.value_of(node)
-        if held is None or loads(node.value, place.function).written:
-            return False
-        return _of_numbers(held, place, depth - 1)
-    parts: list[cst.BaseExpression] = []
-    if isinstance(node, cst.List | cst.Tuple):
-        parts = [element.value for element in node.elements]
-    elif isinstance(node, cst.Call):
-        name, last = place.name(node), place.last_name(node)
-        if name in FACTORIES:
-            return last not in RANDOM and place.argument(node, None, "device") is None
-        parts = [a.value for a in node.args if a.keyword is None]
-        receiver = place.receiver(node)
-        if last not in _PURE or last in _ROUNDED:
-            return False
-        if not name.startswith("torch."):
-            if receiver is None:
-                return False
-            parts.append(receiver)
-    elif isinstance(node, cst.BinaryOperation):
-        if isinstance(node.operator, cst.Power | cst.Divide):
-            return False
-        parts = [node.left, node.right]
-    elif isinstance(node, cst.UnaryOperation):
-        parts = [node.expression]
-    elif isinstance(node, cst.Comparison):
-        parts = [node.left, *(c.comparator for c in node.comparisons)]
-    elif isinstance(node, cst.Subscript) and all(map(_is_view, node.slice)):
-        parts = [node.value]
-    return bool(parts) and all(_of_numbers(part, place, depth - 1) for part in parts)
-
-
-_FACTORY_THEN_MOVE = FactoryThenMove()
