@@ -34,6 +34,7 @@ MODULES = (
     "syncs.shapes.tensors_as_numbers",
     "syncs.barriers",
     "syncs.hidden",
+    "syncs.across_devices",
     "allocations.scalars",
     "allocations.constants.built",
     "allocations.moves",

@@ -626,3 +626,46 @@ def test_a_name_is_made_in_any_way(tmp_path: Path, made: str, told: bool) -> Non
         f"            x = getattr(self, {made})(x)\n        return x\n"
     )
     assert bool(found(tmp_path, "DG616", body)) is told
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("F.pad(x, (0, n))", True),
+        ("torch.zeros(torch.Size(n))", True),
+        ("x.roll(n)", True),
+        ("x.select(0, n)", True),
+        ("x.split(n)", True),
+        ("torch.logspace(0, n, 3)", True),
+        ("F.pad(n, (0, 1))", False),
+        ("self.pad(x, n)", False),
+        ("x.split(x.shape[0])", False),
+    ],
+)
+def test_what_needs_a_number_reads_a_tensor(tmp_path: Path, written: str, told: bool) -> None:
+    body = (
+        "import torch.nn.functional as F\n\n\nclass M(nn.Module):\n"
+        "    def forward(self, x: torch.Tensor, counts):\n"
+        f"        n = counts.unsqueeze(0).max()\n        return {written}\n"
+    )
+    assert bool(found(tmp_path, "DG427", body)) is told
+
+
+@pytest.mark.parametrize(
+    ("reduced", "told"),
+    [
+        ("mean(dim=1)", True),
+        ("max(dim=-1).values", True),
+        ("sum(0, keepdim=True)", True),
+        ("mean(axis=1)", False),
+        ("mean(dim='time')", False),
+        ("sum(0, keepdims=True)", False),
+    ],
+)
+def test_arrays_have_axes_and_tensors_dims(tmp_path: Path, reduced: str, told: bool) -> None:
+    body = (
+        "class M(nn.Module):\n    def forward(self, x, part):\n"
+        f"        scores = part.scores(x).{reduced}\n        if scores.flatten()[0] > 1:\n"
+        "            x = x + 1\n        return x\n"
+    )
+    assert bool(found(tmp_path, "DG401", body)) is told

@@ -18,13 +18,16 @@ ONE: Value = "one"
 """The word for such a parameter."""
 
 
-SIZED_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
+SIZED_FACTORIES = frozenset(
+    "zeros ones empty full rand randn eye arange linspace logspace pad".split()
+)
 """Functions of torch that take sizes or bounds."""
 SIZED_METHODS = frozenset(
-    "expand view reshape repeat new_zeros new_ones new_empty new_full narrow unflatten tile".split()
+    "expand view reshape repeat new_zeros new_ones new_empty new_full narrow select roll split "
+    "unflatten tile".split()
 )
 """Methods of tensors that do."""
-SIZED_CALLS = SIZED_FACTORIES | SIZED_METHODS | {"range", "slice"}
+SIZED_CALLS = SIZED_FACTORIES | SIZED_METHODS | {"range", "slice", "Size"}
 """Calls that take sizes or bounds, where Python needs numbers."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..syncs.waits import works_on_host
-from ..syntax import bound_names, is_word
+from ..syntax import bound_names, is_word, names_in, target_names
 
 _TENSORS = {
     "all_gather": ("tensor_list", "tensor"),
@@ -44,8 +45,9 @@ class CollectivesInARow(Rule):
     Finds `dist.all_reduce`, `broadcast`, `all_gather` and their like in hot code that follow the same
     collective with the same operation and group, where nothing in between says that the second needs the
     result of the first. One finding stands for a whole row of them; it is a note where the tensors are known
-    to be of several dtypes. Collectives with `async_op=True`, or in a `_coalescing_manager`, run side by side
-    and are left alone; one for each parameter of a loop is DG512.
+    to be of several dtypes. One for each value in a loop (`for value in metrics.values()`) is a note, too.
+    Collectives with `async_op=True`, or in a `_coalescing_manager`, run side by side and are left alone; one
+    for each parameter of a loop is DG512.
 
     ## Why it costs
 
@@ -94,7 +96,7 @@ class CollectivesInARow(Rule):
         rows = _rows(place.block, place)
         row = next((row for row in rows if len(row) > 1 and row[1].call is node), None)
         if row is None:
-            return None
+            return self._of_each(node, place)
         left = len(row) - 2
         more = f" (and {left} more follow{'s' if left == 1 else ''})" if left else ""
         dtypes = {place.kind(tensor).dtype for one in row for tensor in one.tensors} - {""}
@@ -105,6 +107,35 @@ class CollectivesInARow(Rule):
             "(`torch.stack`, or `torch.cat` of flat ones), send that, and take the results out of it",
             certainty="note" if len(dtypes) > 1 else "sure",
         )
+
+    def _of_each(self, node: cst.Call, place: Place) -> Finding | None:
+        """One for each of several values, which are no parameters: those are DG512."""
+        loop = place.loops[-1] if place.loops else None
+        sent = _collective(node, place)
+        if (
+            not isinstance(loop, cst.For)
+            or sent is None
+            or not isinstance(place.parent(node), cst.Expr)
+        ):
+            return None
+        names = target_names(loop)
+        if not all(names_in(tensor) & names for tensor in sent.tensors):
+            return None
+        given = frozenset(name.value for arg in node.args for name in nodes.names_in(arg.value))
+        tensors = frozenset().union(*map(names_in, sent.tensors))
+        if (given - tensors) & names or _OF_PARAMETERS.search(place.text(loop.iter)):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` sends one of `{place.short(loop.iter)}` after another, and each costs "
+            "Python time, a launch and a network round trip. Stack small ones, send that, and take the results "
+            "out of it",
+            certainty="note",
+        )
+
+
+_OF_PARAMETERS = re.compile(r"param|grad|range\(|bucket|chunk|state_dict|modules?\b")
+"""Loops over what is large, over modules, or over ranks."""
 
 
 def _rows(block: Iterable[cst.CSTNode], place: Place) -> list[list[_Collective]]:

@@ -94,7 +94,7 @@ class ComputedThenMoved(Rule):
             node,
             f"`{place.short(node)}` copies a value computed on the CPU to the device, and the host "
             "waits for that copy on every call; compute it on the device",
-            certainty="sure" if _of_numbers(receiver, place) else "note",
+            certainty="sure" if of_numbers(receiver, place) else "note",
         )
 
 
@@ -105,7 +105,7 @@ _PURE = (
 )
 
 
-def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = LONGEST) -> bool:
+def of_numbers(node: cst.BaseExpression, place: Place, depth: int = LONGEST) -> bool:
     """Whether a value is computed from factories and numbers alone, by what every device computes alike: no
     doubles, and nothing that is rounded."""
     if "double" in (shown := place.text(node)) or "float64" in shown:
@@ -119,7 +119,7 @@ def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = LONGEST) ->
         held = place.value_of(node)
         if held is None or loads(node.value, place.function).written:
             return False
-        return _of_numbers(held, place, depth - 1)
+        return of_numbers(held, place, depth - 1)
     parts: list[cst.BaseExpression] = []
     if isinstance(node, cst.List | cst.Tuple):
         parts = [element.value for element in node.elements]
@@ -145,7 +145,7 @@ def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = LONGEST) ->
         parts = [node.left, *(c.comparator for c in node.comparisons)]
     elif isinstance(node, cst.Subscript) and all(map(is_view, node.slice)):
         parts = [node.value]
-    return bool(parts) and all(_of_numbers(part, place, depth - 1) for part in parts)
+    return bool(parts) and all(of_numbers(part, place, depth - 1) for part in parts)
 
 
 _FACTORY_THEN_MOVE = FactoryThenMove()

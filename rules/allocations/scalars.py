@@ -122,6 +122,20 @@ class ScalarTensorOnDevice(Rule):
         return "safe" if shape else "unsafe"
 
 
+def _worked_on(
+    call: cst.Call, operand: cst.BaseExpression, place: Place
+) -> cst.BaseExpression | None:
+    """The tensor of `x.pow(operand)` or `torch.pow(x, operand)`: a function that takes a number as well."""
+    if place.last_name(call).rstrip("_") not in _TAKE_NUMBERS:
+        return None
+    of_torch = place.is_torch(call, place.last_name(call))
+    given = [a.value for a in call.args if a.keyword is None or a.keyword.value in _BOUNDS]
+    others = given[1:] if of_torch else given
+    if others != [operand]:
+        return None  # `clamp` takes two numbers or two tensors
+    return given[0] if of_torch else place.receiver(call)
+
+
 def arithmetic_partner(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
     """The tensor that a value is added to, multiplied with or compared with, where that is all that is done
     with it, and a Python number in its place would do."""
@@ -148,6 +162,8 @@ def arithmetic_partner(node: cst.BaseExpression, place: Place) -> cst.BaseExpres
         values = [a.value for a in parent.args[1:]]
         if node in values and all(a.keyword is None for a in parent.args):
             other = values[1] if values[0] is node else values[0]
+    elif isinstance(parent, cst.Call):
+        other = _worked_on(parent, node, place)
     if other is None or not place.is_tensor(other) or place.kind(other).built:
         return None
     return other
@@ -177,13 +193,20 @@ def only_in_arithmetic(node: cst.Call, place: Place) -> bool:
     )
 
 
+_TAKE_NUMBERS = frozenset(
+    "add clamp clamp_max clamp_min div eq floor_divide fmod ge gt le lt mul ne pow remainder sub".split()
+)
+_BOUNDS = frozenset({"exponent", "max", "min", "other"})
+
+
 class ScalarTensorInArithmetic(Rule):
     """A number is wrapped in a tensor only to take part in arithmetic, which takes the number itself.
 
     ## What it does
 
-    Finds `torch.tensor(number)` as an operand beside a tensor, in a comparison with one, or as a branch of
-    `torch.where`, written there or held by a name that is used for nothing else.
+    Finds `torch.tensor(number)` as an operand beside a tensor, in a comparison with one, as what `x.pow(…)`,
+    `x.clamp(…)` and the like take, or as a branch of `torch.where`, written there or held by a name that is
+    used for nothing else.
 
     ## Why it costs
 

@@ -1,4 +1,4 @@
-"""DG439 to DG442: calls that read a tensor without a word of it in their names."""
+"""DG439 to DG442, DG444: calls that read a tensor without a word of it in their names."""
 
 from __future__ import annotations
 
@@ -152,6 +152,108 @@ class DistributionValidates(Rule):
             )
             if not node.args[-1].value.lpar
             else None,
+        )
+
+
+_NORMAL = re.compile(r"torch\.distributions\.(?:normal\.)?Normal")
+
+
+class DeviationsChecked(Rule):
+    """A normal distribution is drawn from by a function that checks its deviations, and the host waits.
+
+    ## What it does
+
+    Finds `torch.normal(mean, std)` with a tensor `std`, `Normal(mean, std).sample()` of tensors, also where
+    the distribution has a name, and `F.gaussian_nll_loss`, in hot code. The loss is a note: it checks its
+    variances in any case.
+
+    ## Why it costs
+
+    They read from the device whether the smallest deviation is negative, to raise an error where it is: the
+    host waits until the device has worked through everything queued before. `Normal.rsample()` draws the
+    same numbers, and does not ask; nor does `torch.randn_like`.
+
+    ## Example
+
+    ```python
+    noise = torch.normal(mean, std)
+    action = Normal(mean, std, validate_args=False).sample()
+    ```
+
+    ## Instead
+
+    ```python
+    noise = mean + std * torch.randn_like(std)
+    action = Normal(mean, std, validate_args=False).rsample().detach()
+    ```
+
+    ## Fix safety
+
+    Unsafe: a negative deviation no longer is an error.
+    """
+
+    code = "DG444"
+    name = "deviations-checked"
+    origin = "pytorch#108968"
+    looks_for = Call("sample", "normal", "gaussian_nll_loss")
+    fixes = "unsafe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A draw, or a loss, of what may be on a device."""
+        if works_on_host(place):
+            return None
+        name = place.name(node)
+        if name == "torch.normal":
+            return self._drawn(node, place)
+        if name == "torch.nn.functional.gaussian_nll_loss":
+            return self._of_variances(node, place)
+        made = self._made(node, place) if place.last_name(node) == "sample" else None
+        if made is None or not any(place.on_device(a.value) for a in made.args):
+            return None
+        receiver = place.receiver(node)
+        arguments = ", ".join(place.text(a) for a in node.args)
+        return place.finding(
+            node,
+            f"`{place.short(node)}` reads whether a deviation is negative, and the host waits for that. "
+            "`rsample().detach()` draws the same numbers without asking.",
+            fix=place.replace(
+                node,
+                f"{place.text(receiver)}.rsample({arguments}).detach()",
+                safety="unsafe",
+                message="draw without the check",
+            )
+            if receiver is not None and "#" not in place.text(node)
+            else None,
+        )
+
+    def _made(self, node: cst.Call, place: Place) -> cst.Call | None:
+        """The normal distribution that is drawn from."""
+        receiver = place.receiver(node)
+        held = place.value_of(receiver) if isinstance(receiver, cst.Name) else receiver
+        is_normal = isinstance(held, cst.Call) and _NORMAL.fullmatch(place.name(held)) is not None
+        return held if isinstance(held, cst.Call) and is_normal else None
+
+    def _drawn(self, node: cst.Call, place: Place) -> Finding | None:
+        std = place.argument(node, 1, "std")
+        if std is None or not place.on_device(std):
+            return None
+        shown = place.short(std, 32)
+        return place.finding(
+            node,
+            f"`{place.short(node)}` reads whether a deviation is negative, and the host waits for that. "
+            f"`mean + {shown} * torch.randn_like({shown})` draws the same numbers without asking.",
+        )
+
+    def _of_variances(self, node: cst.Call, place: Place) -> Finding | None:
+        variance = place.argument(node, 2, "var")
+        if variance is None or not place.on_device(variance):
+            return None
+        return place.finding(
+            node,
+            "`gaussian_nll_loss` reads whether a variance is negative, and the host waits for the device. "
+            "Where the model makes them positive, `0.5 * (var.log() + (input - target) ** 2 / var)` does "
+            "without.",
+            certainty="note",
         )
 
 

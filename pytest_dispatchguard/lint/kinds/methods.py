@@ -124,6 +124,8 @@ def method_kind_by_name(
         return TENSOR  # what NumPy has of that name takes a type
     if name == "nonzero" and "as_tuple" in keywords:
         return _tensor_method(TENSOR, name, args, keywords, texts)
+    if any(keywords[word].what == "scalar" for word in ("dim", "keepdim") if word in keywords):
+        return _tensor_method(TENSOR, name, args, keywords, texts)  # arrays have axes
     if name in _TYPED_TENSORS:
         return Kind("tensor", built=True)
     if name == "norm" and (not args or args[0].what == "scalar"):

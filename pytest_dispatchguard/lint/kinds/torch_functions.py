@@ -96,7 +96,7 @@ def _function_kind(
             dtype=dtype_of(dtype)
             or ("bool" if last in ("tensor", "as_tensor") and _all_bool(given) else "")
             or ("int" if last in INT_RESULT or (last == "arange" and _all_int(args)) else ""),
-            ndim=_dimensions(last, given),
+            ndim=_dimensions(last, args),
         )
     if last == "where":
         return (
@@ -132,8 +132,9 @@ def _function_kind(
     return None
 
 
-def _dimensions(factory: str, given: Kind) -> int | None:
-    """How many dimensions a new tensor has, where its first argument tells."""
+def _dimensions(factory: str, args: Sequence[Kind]) -> int | None:
+    """How many dimensions a new tensor has, where its arguments tell."""
+    given = args[0] if args else UNKNOWN
     if factory in ("tensor", "scalar_tensor", "as_tensor", "asarray"):
         if given.what == "scalar":
             return 0
@@ -141,8 +142,12 @@ def _dimensions(factory: str, given: Kind) -> int | None:
         return 1 if flat and given.element and given.element.what == "scalar" else None
     if factory in ("arange", "linspace", "logspace", "randperm"):
         return 1
-    empty = given.what == "nested" and given.items == () and given.cls == ""
-    return 0 if factory in ("zeros", "ones", "empty", "full", "rand", "randn") and empty else None
+    if factory not in ("zeros", "ones", "empty", "full", "rand", "randn"):
+        return None
+    if given.what == "nested" and given.cls == "":
+        return len(given.items) if given.items or given.items == () else None
+    sizes = args[:1] if factory == "full" else args
+    return len(sizes) if sizes and all(size.what == "scalar" for size in sizes) else None
 
 
 def _all_bool(given: Kind) -> bool:

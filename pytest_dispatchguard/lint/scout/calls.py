@@ -245,7 +245,7 @@ def _ask_sizes(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
             else imported and root not in walk.torch_names
         ):
             return
-    for argument in given:
+    for argument in given[last == "pad" :]:  # what is padded is no size
         if argument.type == "keyword_argument":
             if text(walk.source, argument.named_children[0]) in _NO_SIZES:
                 continue

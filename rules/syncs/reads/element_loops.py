@@ -44,7 +44,8 @@ class ReadBehindHelper(Rule):
 
     Finds calls of a project's own helpers (`utils.item(loss)`, `to_numpy(x)`,
     `self._has_inf_or_nan(grad)`) that read what they are given: they call `.item()`, `float()`,
-    `.tolist()`, `.cpu()` of a parameter, or ask whether `any` or `all` of it is so (`check_finite(x)`).
+    `.tolist()`, `.cpu()` of a parameter, or ask whether `any` or `all` of it is so (`check_finite(x)`), and
+    of short functions that make a number of a tensor, whatever they are called (`longest(lengths)`).
     `self.log(…, prog_bar=True)` in a `training_step` of Lightning is such a helper, too.
     It is a note: the wait is behind a name, and whether the number is needed is the caller's to decide.
 
@@ -84,17 +85,22 @@ class ReadBehindHelper(Rule):
         if callee is None or not callee.reads or works_on_host(place) or not node.args:
             return None
         last = place.last_name(node)
-        if last not in _READERS and _CHECKS.fullmatch(last) is None:
-            return None
         given = node.args[0].value
         kind = place.kind(given)
+        gives_number = kind.is_tensor and place.kind(node).what == "scalar"
+        if not (last in _READERS or _CHECKS.fullmatch(last) or gives_number):
+            return None
         if kind.host or (kind.not_tensor and kind.what != "nested"):
             return None
         return place.finding(
             node,
             f"`{place.short(node)}` reads the tensor it is given (`{callee.target.replace(':', '.')}` "
-            f"does), and the "
-            "host waits for the device. Hand on the tensor, and read it where it is logged.",
+            "does), and the host waits for the device. "
+            + (
+                "Where the host knows the number, or a bound, pass that on."
+                if gives_number
+                else "Hand on the tensor, and read it where it is logged."
+            ),
             certainty="note" if last not in _READERS else self._certainty(node, given, place),
         )
 
@@ -200,12 +206,15 @@ class WrittenOneByOne(Rule):
     ## What it does
 
     Finds two or more writes of Python numbers into single elements of one device tensor in a row
-    (`buffer[0] = size // 255`), and as a note such a write in a loop.
+    (`buffer[0] = size // 255`), and as a note such a write in a loop. A single write is told where the
+    function shows that it is to one element, and not to a row.
 
     ## Why it costs
 
     Every write indexes the tensor and launches a kernel for one number, several microseconds each on the
-    host. A tensor that is filled on the CPU and copied once takes one launch.
+    host. Until torch 2.15 a number for one element is copied to the device, and the host waits for that:
+    `x[0].fill_(number)` and `x[:1] = number` do not. A tensor that is filled on the CPU and copied once takes
+    one launch.
 
     ## Example
 
@@ -222,13 +231,16 @@ class WrittenOneByOne(Rule):
 
     ## Fix safety
 
-    No fix: only the author knows whether the values can be collected first.
+    Safe for a single write of an integer, unsafe for other numbers, which `fill_` may round differently into
+    a tensor of integers. None is offered for several writes: only the author knows whether the values can be
+    collected first.
     """
 
     code = "DG436"
     name = "written-one-by-one"
     origin = "fairseq#48d9afbe"
     looks_for = Elements()
+    fixes = "safe"
 
     def judge(self, node: cst.Assign | cst.AugAssign, place: Place) -> Finding | None:
         """The first of several writes of one number each."""
@@ -242,17 +254,38 @@ class WrittenOneByOne(Rule):
         alike = [] if rows else [s for s in place.block if _writes_like(s, target, place)]
         if alike and alike[0] is not place.statement:
             return None
+        waits = _is_one(target, place) and not place.needs_torch(">=2.15")
         if len(alike) < 2 and not looped:
-            return None
+            return self._alone(node, target, place) if waits else None
         often = "in every iteration of the loop" if looped else f"{len(alike)} times in a row"
         return place.finding(
             node,
             f"`{place.short(target)} = …` writes one number into a tensor on the device, {often}: a kernel "
-            f"for "
-            "each. Collect the numbers, and write them in one copy.",
+            f"for each{', for which the host waits until torch 2.15' if waits else ''}. Collect the numbers, "
+            "and write them in one copy.",
             certainty="sure"
             if len(alike) > 1 or self._collectable(target, rows, place)
             else "note",
+        )
+
+    def _alone(
+        self, node: cst.Assign | cst.AugAssign, target: cst.Subscript, place: Place
+    ) -> Finding:
+        """One number for one element."""
+        written, value = place.text(target), place.text(node.value)
+        whole = isinstance(node.value, cst.Integer) or place.kind(node.value).dtype == "int"
+        return place.finding(
+            node,
+            f"`{place.short(node)}` copies a number into one element on the device, and until torch 2.15 the "
+            f"host waits for that. `{place.short(target)}.fill_({place.short(node.value)})` does not.",
+            fix=place.replace(
+                node,
+                f"{written}.fill_({value})",
+                safety="safe" if whole else "unsafe",
+                message="fill the element",
+            )
+            if "#" not in written + value
+            else None,
         )
 
     def _collectable(self, target: cst.Subscript, rows: bool, place: Place) -> bool:
@@ -288,6 +321,14 @@ def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
         if isinstance(part.value, cst.Ellipsis) or mask_of(target, place) is not None:
             return None
     return target
+
+
+def _is_one(target: cst.Subscript, place: Place) -> bool:
+    """Whether a write is surely to one element: as many numbers as the tensor has dimensions."""
+    return all(
+        isinstance(e.slice, cst.Index) and place.kind(e.slice.value).what == "scalar"
+        for e in target.slice
+    ) and place.kind(target.value).ndim == len(target.slice)
 
 
 def _writes_like(statement: cst.CSTNode, target: cst.Subscript, place: Place) -> bool:

@@ -23,11 +23,18 @@ from pytest_dispatchguard import (
 from ..data_flow import sources
 from ..waits import is_of_grid, waits_inside, works_on_host
 
-_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
+_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace logspace".split())
 _FILLED = {"masked_fill": 1, "masked_fill_": 1, "index_fill": 2, "index_fill_": 2}
 """Where the methods that fill take the number; as functions, one later."""
 _MADE_FULL = {"full": 1, "full_like": 1, "new_full": 1}
-_SIZE_NAMES = frozenset("size shape start end steps length n m".split())
+_NAMED = {
+    "range": "range",
+    "slice": "slice",
+    "Size": "torch.Size",
+    "pad": "torch.nn.functional.pad",
+}
+"""Other functions, by their last names."""
+_SIZE_NAMES = frozenset("size shape start end steps length n m index pad shifts split_size".split())
 
 
 class TensorAsNumber(Rule):
@@ -36,9 +43,9 @@ class TensorAsNumber(Rule):
     ## What it does
 
     Finds device tensors as arguments of `range`, as bounds of slices, as indices of Python lists, as sizes
-    (`torch.zeros(n)`, `x.view(n, -1)`), as what is filled in (`x.masked_fill(mask, x.min())`,
-    `torch.full_like(x, x.max())`), and tensors of no dimension as indices of tensors. Grid sizes of images
-    (`image_grid_thw`), which many projects leave on the CPU, are a note.
+    (`torch.zeros(n)`, `x.view(n, -1)`, `torch.Size(t)`, `F.pad(x, (0, n))`), as what is filled in
+    (`x.masked_fill(mask, x.min())`, `torch.full_like(x, x.max())`), and tensors of no dimension as indices of
+    tensors. Grid sizes of images (`image_grid_thw`), which many projects leave on the CPU, are a note.
 
     ## Why it costs
 
@@ -92,8 +99,8 @@ class TensorAsNumber(Rule):
             found = self._filled_in(call, last, place)
             if found is not None or last in _FILLED:
                 return found
-        if last in ("range", "slice"):
-            if place.name(call) != last:
+        if last in _NAMED:
+            if place.name(call) != _NAMED[last]:
                 return None
         elif last in _FACTORIES:
             if not place.is_torch(call, last):
@@ -106,6 +113,8 @@ class TensorAsNumber(Rule):
             ):
                 continue
             if last in ("full", "new_full") and argument is not call.args[0]:
+                continue
+            if last == "pad" and argument is call.args[0]:
                 continue
             parts = [argument.value]
             if isinstance(argument.value, cst.Tuple | cst.List):
