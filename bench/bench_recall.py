@@ -1,7 +1,7 @@
 """How much of what maintainers removed because it cost host time does the linter tell, and what beside it?
 
     python bench/bench_recall.py MIRRORS [--command DISPATCHGUARD] [--repo NAME]
-    python bench/bench_recall.py MIRRORS --set unseen --set unseen-2 --set unseen-3 --set unseen-4 --set unseen-5
+    python bench/bench_recall.py MIRRORS --set unseen --set unseen-2 … (one for each such set)
 
 MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, for each repository of
 `bench/recall/*.json`. These hold labels of lines of real commits, and no code:

@@ -128,7 +128,7 @@ class CollectivesInARow(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` sends one of `{place.short(loop.iter)}` after another, and each costs "
-            "Python time, a launch and a network round trip. Stack small ones, send that, and take the results "
+            "Python time, a launch and a network round trip. Stack small ones, send that, and take results "
             "out of it",
             certainty="note",
         )

@@ -29,13 +29,16 @@ def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
     return is_word(node, "None")
 
 
+def sets_device(context: cst.BaseExpression, place: Place) -> bool:
+    """Whether a context says where factories make their tensors: `torch.device(…)`, or that of a tensor."""
+    if isinstance(context, cst.Attribute) and context.attr.value == "device":
+        return place.is_tensor(context.value)
+    return isinstance(context, cst.Call) and place.name(context) == "torch.device"
+
+
 def makes_tensors_there(place: Place) -> bool:
-    """Whether a `with torch.device(…)` around a place says where its factories make their tensors."""
-    return any(
-        isinstance(item.item, cst.Call) and place.name(item.item) == "torch.device"
-        for block in place.withs
-        for item in block.items
-    )
+    """Whether a context around a place says where its factories make their tensors."""
+    return any(sets_device(item.item, place) for block in place.withs for item in block.items)
 
 
 def is_device(node: cst.BaseExpression, place: Place) -> bool:

@@ -9,6 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, With
 
+from ..allocations.devices import sets_device
 from ..syntax import is_word
 from .entering import WATCHING, around_a_loop, entered, guarded, whole_body_of
 
@@ -330,7 +331,7 @@ class DeviceModePerCall(Rule):
     """`with torch.device(...)` puts a Python layer under every torch call of a hot function.
 
     ## What it does
-    Flags `torch.device(...)` entered as a context in hot functions.
+    Flags `torch.device(...)`, and the device of a tensor, entered as a context in hot functions.
 
     ## Why it costs
     As a context, `torch.device` is a torch function mode: entering it costs several microseconds of
@@ -367,7 +368,7 @@ class DeviceModePerCall(Rule):
             return None
         for item in node.items:
             for side in _sides(item.item):
-                if isinstance(side, cst.Call) and place.name(side) == "torch.device":
+                if sets_device(side, place):
                     return place.finding(
                         side,
                         f"Inside `with {place.text(side)}` every torch call first runs a Python "

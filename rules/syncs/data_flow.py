@@ -136,6 +136,9 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
             return _TENSOR
         return _summed(parent.target, parent, place)
     if isinstance(parent, cst.Assign) and depth < _DEPTH:
+        stored = parent.targets[0].target
+        if isinstance(stored, cst.Subscript) and place.on_device(stored.value):
+            return _TENSOR  # `losses[step] = loss.item()`
         name = held_by(node, place)
         found = [ends(load, place, depth + 1) for load in loads(name, place)] if name else []
         return frozenset().union(*found) if found else _HOST

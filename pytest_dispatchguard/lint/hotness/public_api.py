@@ -96,7 +96,19 @@ def _is_registered(fact: FunctionFact) -> bool:
 
 
 def _works_on_tensors(fact: FunctionFact) -> bool:
-    return fact.takes_tensors and not fact.name.endswith(".__init__")
+    return (fact.takes_tensors and not fact.name.endswith(".__init__")) or _launches(fact)
+
+
+_LAUNCHERS = re.compile(
+    r"Kernel|Launch|Compiled|Fusion|J[Ii][Tt]|C[Uu][Dd][Aa]Graph|Graphed|Executable"
+)
+
+
+def _launches(fact: FunctionFact) -> bool:
+    """Whether a method runs something compiled with whatever it is given, in every call of that."""
+    owner, _, last = fact.name.rpartition(".")
+    passes_on = any(name.startswith("*") and not name.startswith("**") for name in fact.params)
+    return last == "__call__" and passes_on and _LAUNCHERS.search(owner) is not None
 
 
 def _is_in_library(project: Project, function_id: str) -> bool:

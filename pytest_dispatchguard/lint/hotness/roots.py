@@ -132,6 +132,15 @@ def _step_roots(project: Project) -> Iterator[Root]:
                 )
 
 
+def _computes_a_loss(project: Project, function_id: str, fact: FunctionFact) -> bool:
+    """Whether what is called `loss` is given what it is computed from."""
+    path = project.modules[function_id.partition(":")[0]]
+    given = [name for name in fact.params if name not in ("self", "cls")]
+    return (
+        len(given) > 1 and imports_torch(project.files[path]) and not in_tests(project, function_id)
+    )
+
+
 def _takes_steps(project: Project, function_id: str, last: str) -> bool:
     """Whether a function is named like a training step, in a file that uses torch."""
     if not STEPS.fullmatch(last):
@@ -140,12 +149,18 @@ def _takes_steps(project: Project, function_id: str, last: str) -> bool:
     return imports_torch(project.files[path]) and not in_tests(project, function_id)
 
 
+_GIVEN_TO_MODELS = frozenset(
+    "attention_mask hidden_states input_ids inputs_embeds pixel_values position_ids".split()
+)
+"""Names of parameters that hold tensors, whatever a function does with them."""
+
+
 def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether a function is named like what runs in place of a module's `forward`, and is no loop that trains
     or feeds a model. What a class calls plainly `forward` or `backward` is one of a module, or anything."""
     last = fact.name.rpartition(".")[2]
     return (
-        fact.takes_tensors
+        (fact.takes_tensors or not _GIVEN_TO_MODELS.isdisjoint(fact.params))
         and not (fact.training_loop or fact.feeds_model)
         and FORWARDS.fullmatch(last) is not None
         and not (last in ("forward", "backward") and class_of(project, function_id))
@@ -172,6 +187,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
             and not any(fact.over_loader for fact in facts)
         ):
             yield Root(function_id, "a training step, by its name", "step")
+        if last == "loss" and _computes_a_loss(project, function_id, facts[0]):
+            yield Root(function_id, "a loss, by its name", "step")
         everywhere = HOT_ANYWHERE.get(last)
         if everywhere and class_of(project, function_id):
             yield Root(function_id, everywhere)

@@ -179,7 +179,7 @@ HOT_ANYWHERE: Mapping[str, str] = {
 """Methods that are roots in whatever class they stand."""
 
 KERNELS = re.compile(
-    r"register_kernel|custom_op|triton_op|register_(?:cuda|cpu|default|autograd)?_?(?:op|impl)|impl|"
+    r"register_kernel|custom_op|triton_op|register_(?:cuda|cpu|custom|default|autograd)?_?(?:op|impl)|impl|"
     r"implements(?:_\w+)?"
 )
 """Decorators, by their last names, of what runs wherever an operation is called."""

@@ -21,7 +21,7 @@ from pytest_dispatchguard import (
 
 from ...syntax import is_word, names_in, target_names
 from ..lightning import is_shown, logged
-from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, indices, mask_of, works_on_host
+from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, indices, mask_of, read_of, works_on_host
 from .roles import reported
 
 _READERS = frozenset(
@@ -308,8 +308,9 @@ def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
     target = node.targets[0].target
     if not isinstance(target, cst.Subscript) or not place.on_device(target.value):
         return None
-    if place.kind(node.value).what != "scalar":
-        return None
+    read = read_of(node.value, place) if isinstance(node.value, cst.Call) else None
+    if place.kind(node.value).what != "scalar" or read is not None:
+        return None  # `x[0] = loss.item()` is told where it is read
     parts = [e.slice for e in target.slice]
     if not any(isinstance(part, cst.Index) for part in parts):
         return None
