@@ -243,7 +243,7 @@ TABLE: Mapping[str, tuple[SyncOp, ...]] = {
     "aten::bincount": (SyncOp("bincount", _COUNT, "DG425", _some),),
     "aten::repeat_interleave": (SyncOp("repeat_interleave", _COUNT, "DG426", _no_size),),
     "aten::histc": (SyncOp("histc", "its bounds are read back to the host", "DG411", _by_itself),),
-    "aten::normal": (SyncOp("normal", _SIGNS, "DG411", _spread_given),),
+    "aten::normal": (SyncOp("normal", _SIGNS, "DG444", _spread_given),),
     "aten::searchsorted": (SyncOp("searchsorted", _BOUNDS, "DG411", _sorter_given),),
     "aten::where": (SyncOp("where", "the number is copied to the device", "DG503", _from_host),),
     "aten::masked_fill": (_FILL,),
