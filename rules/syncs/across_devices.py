@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, Setitem
@@ -18,10 +20,11 @@ class WriteAcrossDevices(Rule):
 
     ## What it does
 
-    Finds `x.copy_(y)` and `x[i] = y` in hot code where one of the two is on the CPU and the other may be on
-    the device. It is a finding where a single number is kept in every iteration of a loop, and where the
-    device could make itself what is written, from numbers; elsewhere a note, for a result that is too large
-    for the device may belong on the CPU. `copy_(…, non_blocking=True)` is left alone.
+    Finds `x.copy_(y)` and `x[i] = y` in hot code where the function itself makes one of the two on the CPU,
+    and the other may be on the device. It is a finding where a single number is kept in every iteration of a
+    loop, and where the device could make itself what is written, from numbers; elsewhere a note, for a result
+    that is too large for the device may belong on the CPU. `copy_(…, non_blocking=True)` is left alone, and
+    what is called `…_cpu`, `…_host` or `pinned_…`.
 
     ## Why it costs
 
@@ -76,15 +79,19 @@ class WriteAcrossDevices(Rule):
         here, given = place.kind(into), place.kind(value)
         if not (here.is_tensor and here.sure and given.is_tensor and given.sure):
             return None
-        if here.host and given.on_device:
+        if (
+            here.host
+            and given.on_device
+            and _made_here(into, place)
+            and not _BY_CHOICE.search(place.text(into))
+        ):
             return self._to_the_host(node, into, value, place)
         return self._to_the_device(node, value, place) if here.on_device and given.host else None
 
     def _to_the_host(
         self, node: cst.CSTNode, into: cst.BaseExpression, value: cst.BaseExpression, place: Place
     ) -> Finding:
-        made = place.value_of(into) if isinstance(into, cst.Name) else None
-        fits = place.kind(value).ndim == 0 and made is not None and bool(place.loops)
+        fits = place.kind(value).ndim == 0 and bool(place.loops)
         every = " in every iteration" if place.loops else ""
         name = place.short(into, 32)
         instead = (
@@ -103,7 +110,7 @@ class WriteAcrossDevices(Rule):
         self, node: cst.CSTNode, value: cst.BaseExpression, place: Place
     ) -> Finding | None:
         certainty, instead = _instead(value, place)
-        if gives_data(place):
+        if not instead or gives_data(place):
             return None
         return place.finding(
             node,
@@ -113,8 +120,20 @@ class WriteAcrossDevices(Rule):
         )
 
 
+_BY_CHOICE = re.compile(r"cpu|host|pinned|offload", re.IGNORECASE)
+"""Says that a tensor is to be on the CPU."""
+
+
+def _made_here(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the function itself makes a tensor, and says nothing of where."""
+    if not isinstance(node, cst.Name) or _BY_CHOICE.search(node.value):
+        return False
+    made = place.value_of(node)
+    return isinstance(made, cst.Call) and place.name(made) in FACTORIES
+
+
 def _instead(value: cst.BaseExpression, place: Place) -> tuple[Certainty, str]:
-    """How to do without the copy, and whether that surely fits."""
+    """How to do without the copy, and whether that surely fits; empty where nothing is known."""
     made = place.value_of(value) if isinstance(value, cst.Name) else value
     if isinstance(made, cst.Call) and place.name(made) in FROM_DATA | COPIED and made.args:
         data = made.args[0].value
@@ -126,4 +145,4 @@ def _instead(value: cst.BaseExpression, place: Place) -> tuple[Certainty, str]:
     if of_numbers(value, place):
         factory = isinstance(made, cst.Call) and place.name(made) in FACTORIES
         return "sure", f"{'Make' if factory else 'Compute'} it on the device (`device=`)."
-    return "note", "Compute it on the device, or copy it from pinned memory without blocking."
+    return "note", ""  # what others put on the CPU may be there for all that is done here
