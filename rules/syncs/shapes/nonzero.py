@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, weaker
 
+from ...syntax import is_word
 from ..data_flow import around, held_by, loads
 from ..waits import device_input
 from .masks import rebound_in_block, same_in_every_round, selections_by, selects_by
@@ -41,13 +42,16 @@ class Nonzero(Rule):
 
     ## Fix safety
 
-    No fix: only the author knows how to do without the indices.
+    Safe where the rows of a comparison are looked up in the brackets of a write of one constant: the mask
+    itself writes the same (`x[x > 3] = 0`), without counting. None is offered elsewhere: only the author
+    knows how to do without the indices.
     """
 
     code = "DG421"
     name = "indices-of-nonzero"
     origin = "pytorch#131256"
     looks_for = (Call("nonzero", "argwhere", place="torch"), Call("where", arguments=1))
+    fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call that looks positions up."""
@@ -81,6 +85,7 @@ class Nonzero(Rule):
                 "constant there, or to add one. Keep the mask: `masked_fill` or `torch.where(mask, a, b)` "
                 "waits for nothing.",
                 certainty=worked_on[1],
+                fix=_through_the_mask(node, worked_on[0], place),
             )
         return place.finding(
             node,
@@ -130,6 +135,32 @@ def _only_blanks(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool
     name = held_by(node, place) if depth < 3 else ""
     found = [_only_blanks(load, place, depth + 1) for load in loads(name, place)] if name else []
     return bool(found) and all(found)
+
+
+def _through_the_mask(node: cst.Call, mask: cst.BaseExpression, place: Place) -> Fix | None:
+    """The mask in place of the indices, for a write of a constant to what they find and nothing else."""
+    target = around(node, place)
+    statement = around(target, place) if isinstance(target, cst.Subscript) else None
+    if isinstance(statement, cst.AssignTarget):
+        statement = around(statement, place)
+    if not isinstance(target, cst.Subscript) or not isinstance(statement, cst.Assign):
+        return None
+    pairs = place.last_name(node) == "where" or (
+        (given := place.argument(node, None, "as_tuple")) is not None and is_word(given, "True")
+    )
+    if (
+        not pairs
+        or len(target.slice) != 1
+        or place.kind(mask).dtype != "bool"
+        or "#" in place.text(node)
+    ):
+        return None
+    return place.replace(
+        node,
+        place.text(mask),
+        safety="safe",
+        message="write through the mask, which counts nothing",
+    )
 
 
 def _written_constant(target: cst.Subscript, place: Place) -> bool:
