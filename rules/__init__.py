@@ -26,6 +26,7 @@ MODULES = (
     "syncs.reads.repeated",
     "syncs.reads.iteration",
     "syncs.reads.element_loops",
+    "syncs.reads.list_indices",
     "syncs.reads.rows",
     "syncs.shapes.nonzero",
     "syncs.shapes.mask_reads",

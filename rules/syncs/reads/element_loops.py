@@ -1,5 +1,5 @@
-"""DG433, DG434, DG436 to DG438: helpers that read, selections that are only counted, elements written or
-added one by one, indices that are lists."""
+"""DG433, DG434, DG436, DG437: helpers that read, selections that are only counted, elements written or added
+one by one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from pytest_dispatchguard import (
     Certainty,
     Elements,
     Finding,
-    Fix,
     HelperCall,
     Look,
     Place,
     Rule,
 )
 
-from ...syntax import is_word, names_in, target_names
+from ...syntax import names_in, target_names
 from ..lightning import is_shown, logged
-from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, indices, mask_of, read_of, works_on_host
+from ..waits import as_sure_as_its_mask, mask_of, read_of, works_on_host
 from .roles import reported
 
 _READERS = frozenset(
@@ -418,157 +417,3 @@ class PythonSumOfTensors(Rule):
             "`torch.stack([...]).sum(0)` adds them all at once.",
             certainty="note",
         )
-
-
-def _annotation(name: str, place: Place) -> cst.BaseExpression | None:
-    """The annotation of a parameter that is a list: ``List[int]``."""
-    params = place.function.params
-    for param in (*params.posonly_params, *params.params, *params.kwonly_params):
-        if param.name.value == name and param.annotation is not None:
-            written = param.annotation.annotation
-            is_list = isinstance(written, cst.Subscript) and place.dotted(written.value) in _LISTS
-            return written if is_list else None
-    return None
-
-
-_LISTS = frozenset({"list", "List", "typing.List"})
-
-
-def _slice_of(index: cst.BaseExpression, place: Place) -> str:
-    """The slice that takes one index alone: the last one has no end to name."""
-    shown = place.short(index, 24)
-    if re.fullmatch(r"-?\d+", shown):
-        end = int(shown) + 1
-        return f"{shown}:{end or ''}"
-    return f"{shown}:{shown} + 1"
-
-
-class IndexByList(Rule):
-    """A tensor on the device is indexed by a Python list, which is copied there first.
-
-    ## What it does
-
-    Finds `x[[i]]`, `x[..., [i, j]]` and `x[rows]` of a list `rows`, of device tensors in hot code. One number
-    in brackets is a finding: a slice does the same. More, and lists with a name, are a note.
-
-    ## Why it costs
-
-    The list becomes a tensor on the CPU and is copied to the device on every call, and the host waits for
-    the copy.
-
-    ## Example
-
-    ```python
-    first = means[..., [self.index]]
-    ```
-
-    ## Instead
-
-    ```python
-    first = means[..., self.index, None]
-    ```
-
-    ## Fix safety
-
-    Safe where the result is an operand at once, unsafe elsewhere: it shares the memory of what is indexed.
-    None is offered for more than one index: only the author knows where to keep a tensor of them.
-    """
-
-    code = "DG438"
-    name = "index-by-list"
-    origin = "botorch#414"
-    looks_for = Look("getitem", frozenset(), frozenset({"list-index"}))
-    fixes = "safe"
-
-    def judge(self, node: cst.Subscript, place: Place) -> Finding | None:
-        """The first list among the indices."""
-        if works_on_host(place) or not self._of_a_tensor(node, place):
-            return None
-        for element in node.slice:
-            index = element.slice.value if isinstance(element.slice, cst.Index) else None
-            if isinstance(index, cst.Name) and self._holds_numbers(index, place):
-                return self._by_name(node, index, place)
-            if not isinstance(index, cst.List) or not index.elements:
-                continue
-            values = [e.value for e in index.elements]
-            if any(place.kind(v).what not in ("scalar", "unknown") for v in values):
-                return None
-            one = len(values) == 1
-            instead = (
-                f"`{_slice_of(values[0], place)}` slices without a copy"
-                if one
-                else "Keep a tensor of indices on the device, or slice"
-            )
-            return place.finding(
-                node,
-                f"`{place.short(node)}` copies the list to the device on every call, and the host waits "
-                f"for the copy. {instead}.",
-                certainty=self._certainty(node, values, place),
-                fix=self._fix(node, index, place) if one else None,
-            )
-        return None
-
-    def _holds_numbers(self, index: cst.Name, place: Place) -> bool:
-        """Whether a name surely holds a list, not a tuple, of numbers."""
-        held = place.value_of(index)
-        if held is None and place.assignments(index.value) <= 1:
-            held = _annotation(index.value, place)
-        if not isinstance(held, cst.List | cst.ListComp | cst.Subscript):
-            return False
-        kind = place.kind(index)
-        element = kind.element
-        return (
-            kind.what == "nested"
-            and kind.sure
-            and not kind.optional
-            and element is not None
-            and element.what == "scalar"
-        )
-
-    def _by_name(self, node: cst.Subscript, index: cst.Name, place: Place) -> Finding | None:
-        if not place.on_device(node.value) or not place.kind(node.value).is_tensor:
-            return None
-        return place.finding(
-            node,
-            f"`{place.short(node)}` copies the list `{index.value}` to the device on every call, and the "
-            "host waits for the copy. Keep a tensor of indices on the device, or slice.",
-            certainty="note",
-        )
-
-    def _fix(self, node: cst.Subscript, index: cst.List, place: Place) -> Fix | None:
-        """`x[..., i, None]` for `x[..., [i]]`, where all other indices are slices and numbers."""
-        number = index.elements[0].value
-        others = indices(node)
-        plain = all(
-            o is index or isinstance(o, cst.Ellipsis) or place.kind(o).what == "scalar"
-            for o in others
-        )
-        if (
-            not plain
-            or index.lpar
-            or place.kind(number).what != "scalar"
-            or is_word(number, "True", "False")
-        ):
-            return None
-        at_once = isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
-        return place.replace(
-            index,
-            f"{place.text(number)}, None",
-            safety="safe" if at_once else "unsafe",
-            message="Select without a copy" + ("" if at_once else "; the result shares its memory"),
-        )
-
-    def _of_a_tensor(self, node: cst.Subscript, place: Place) -> bool:
-        """Whether what is indexed is on a device: a tensor, or what has more than one dimension in a file
-        that knows no arrays but torch's."""
-        kind = place.kind(node.value)
-        unknown = kind.what == "unknown" and not kind.cls
-        return place.on_device(node.value) or (
-            unknown and len(node.slice) > 1 and OTHER_ARRAYS.isdisjoint(place.imports)
-        )
-
-    def _certainty(
-        self, node: cst.Subscript, values: list[cst.BaseExpression], place: Place
-    ) -> Certainty:
-        one = len(values) == 1 and place.kind(values[0]).what == "scalar"
-        return "sure" if one and place.on_device(node.value) else "note"
