@@ -330,7 +330,7 @@ _CHECKED = {
 
 
 _CHECKED_ALWAYS = frozenset(
-    "svd svdvals eig eigh eigvals eigvalsh lstsq pinv pinverse matrix_exp matrix_rank tensorinv".split()
+    "svd svdvals eig eigh eigvals eigvalsh lstsq pinv pinverse matrix_exp matrix_rank cond tensorinv".split()
 )
 """Of `torch` and `torch.linalg`: those that check, and have no other form that does not."""
 _CLIPS = ("clip_grad_norm_", "get_total_norm")
