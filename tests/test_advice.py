@@ -669,3 +669,42 @@ def test_arrays_have_axes_and_tensors_dims(tmp_path: Path, reduced: str, told: b
         "            x = x + 1\n        return x\n"
     )
     assert bool(found(tmp_path, "DG401", body)) is told
+
+
+@pytest.mark.parametrize(
+    ("made", "certainty"),
+    [
+        ("torch.zeros(4, device=x.device)", "sure"),
+        ("x.new_zeros(4)", "sure"),
+        ("torch.zeros(4)", "note"),
+        ("[0.0] * 4", "note"),
+    ],
+)
+def test_a_number_that_goes_back_into_a_tensor_need_not_be_read(
+    tmp_path: Path, made: str, certainty: str
+) -> None:
+    body = f"def f(x: torch.Tensor):\n    kept = {made}\n    kept[0] = x.sum().item()\n    return kept\n"
+    told = found(tmp_path, "DG411", body)
+    assert [f.certainty for f in told] == [certainty]
+
+
+@pytest.mark.parametrize(
+    ("made", "index", "told"),
+    [
+        ("torch.zeros(n, device=x.device)", "0", True),
+        ("torch.zeros((n, 2), device=x.device)", "0, 1", True),
+        ("torch.full((n,), 1.0, device=x.device)", "-1", True),
+        ("torch.zeros((n, 2), device=x.device)", "0", False),
+        ("torch.zeros(x.shape, device=x.device)", "0", False),
+        ("torch.zeros(n, device=x.device)", ":1", False),
+        ("torch.zeros(n)", "0", False),
+    ],
+)
+def test_a_number_is_copied_into_one_element_and_filled_into_more(
+    tmp_path: Path, made: str, index: str, told: bool
+) -> None:
+    body = (
+        f"def f(x: torch.Tensor, n: int):\n    kept = {made}\n    kept[{index}] = 1.0\n"
+        "    return kept\n"
+    )
+    assert bool(found(tmp_path, "DG436", body)) is told
