@@ -74,7 +74,7 @@ class MaskWrite(Rule):
                 continue
             operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
             certainty, how = _without_counting(target, mask, node.value, operator, place)
-            if is_mask_by_name(mask, place):
+            if is_mask_by_name(mask, place) or not place.kind(node.value).sure:
                 certainty = weaker(certainty, "note")
             if _selected_by(mask, node.value, place) and _unsafe_for_all(node.value, place):
                 certainty = "note"
@@ -192,9 +192,11 @@ def _without_counting(
 
 
 def _tensor_value(value: cst.BaseExpression, place: Place) -> bool:
-    """Whether what is written is a tensor, and no single CPU number, which would be filled in."""
+    """Whether what is written is a tensor, or what is converted as tensors are, and no single CPU number,
+    which would be filled in."""
     kind = place.kind(value)
-    return kind.is_tensor and not (kind.host and kind.ndim == 0)
+    converted = kind.maybe_tensor and isinstance(value, cst.Call)
+    return (kind.is_tensor or converted) and not (kind.host and kind.ndim == 0)
 
 
 def _takes_more(target: cst.Subscript, mask: cst.BaseExpression, place: Place) -> bool:
