@@ -107,6 +107,16 @@ def contains(outer: cst.CSTNode, *wanted: cst.CSTNode) -> bool:
     return any(id(n) in ids for n in nodes.walk(outer))
 
 
+def subscripts_written(node: cst.CSTNode) -> list[cst.Subscript]:
+    """The subscripts that an assignment writes to: of `x[0] = y[1] = 2`, both."""
+    targets: list[cst.CSTNode] = []
+    if isinstance(node, cst.Assign):
+        targets = [target.target for target in node.targets]
+    elif isinstance(node, cst.AugAssign) or (isinstance(node, cst.AnnAssign) and node.value):
+        targets = [node.target]
+    return [target for target in targets if isinstance(target, cst.Subscript)]
+
+
 def target_names(loop: cst.CSTNode) -> frozenset[str]:
     """The names that a for loop or comprehension gives a new value in every iteration, by its header."""
     targets: list[cst.CSTNode] = []

@@ -708,3 +708,53 @@ def test_a_number_is_copied_into_one_element_and_filled_into_more(
         "    return kept\n"
     )
     assert bool(found(tmp_path, "DG436", body)) is told
+
+
+@pytest.mark.parametrize(
+    ("code", "statement", "safety"),
+    [
+        ("DG421", "x[torch.where(x > 6)] = 0", "safe"),
+        ("DG421", "x[torch.where(x.sum(-1) > 6)] = 0", "safe"),
+        ("DG421", "x[torch.where((ids == 3) & ids)] = 0", None),
+        ("DG421", "x[torch.where(x[:, :2] > 0)] = 0", None),
+        ("DG421", "x[torch.where(x > ids)] = 0", None),
+        ("DG438", "x[:, [0, 2]] = 1.0", "safe"),
+        ("DG438", "x[:, [0, 1]] -= ids", "safe"),
+        ("DG438", "x[:, [0, 1]] -= x[:, :1]", "unsafe"),
+        ("DG438", "ids = x[:, [2, 3]] ** 2", "unsafe"),
+        ("DG504", "ids = x[torch.arange(3), ids]", "safe"),
+        ("DG504", "ids = x[torch.randperm(3)]", "unsafe"),
+        ("DG504", "ids = x[torch.randperm(3, generator=None)]", None),
+        ("DG436", "kept[0] = 1", "safe"),
+        ("DG436", "kept[-1] = 0.5", "unsafe"),
+    ],
+)
+def test_a_rewrite_is_as_safe_as_it_says(
+    tmp_path: Path, code: str, statement: str, safety: str | None
+) -> None:
+    body = (
+        "def f(x: torch.Tensor, ids: torch.Tensor):\n    kept = torch.zeros(4, device=x.device)\n"
+        f"    {statement}\n    return x, ids, kept\n"
+    )
+    (told,) = found(tmp_path, code, body)
+    assert (told.fix.safety if told.fix else None) == safety
+
+
+@pytest.mark.parametrize(
+    ("code", "statement"),
+    [
+        ("DG504", "x = x[torch.arange(3, device='cpu')]"),
+        ("DG504", "x = x[torch.eye(3, dtype=torch.bool)]"),
+        ("DG436", "kept[i == 2] = 1"),
+        ("DG436", "kept[True] = 1"),
+        ("DG443", "x[0] = torch.tensor(0.5)"),
+    ],
+)
+def test_what_waits_for_nothing_or_is_meant_is_not_told(
+    tmp_path: Path, code: str, statement: str
+) -> None:
+    body = (
+        "def f(x: torch.Tensor, i: int):\n    kept = torch.zeros(4, device=x.device)\n"
+        f"    {statement}\n    return x, kept\n"
+    )
+    assert not found(tmp_path, code, body)

@@ -40,7 +40,10 @@ _CODES: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = tuple(
         ("repeat_interleave", frozenset({"DG426"})),
         ("equal|allclose", frozenset({"DG429"})),
         ("_?linalg_\\w+|cholesky\\w*|inverse|lu\\w*|svd|qr|eig\\w*", frozenset({"DG411", "DG442"})),
-        ("histc|normal|searchsorted|_?ctc_loss|to_padded_tensor|_nested_\\w+", _READS | {"DG440", "DG444"}),
+        (
+            "histc|normal|searchsorted|_?ctc_loss|to_padded_tensor|_nested_\\w+",
+            _READS | {"DG440", "DG444"},
+        ),
         (
             "slice|select|narrow|arange|range|linspace|logspace|masked_fill_?|index_fill_?|split\\w*",
             frozenset({"DG427"}),

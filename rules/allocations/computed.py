@@ -8,7 +8,7 @@ from pytest_dispatchguard import Call, Finding, Place, Rule
 
 from ..syncs.waits import works_on_host
 from .data import COPIED, FACTORIES, FROM_DATA, RANDOM, is_number, without_casts
-from .devices import is_device, move_target
+from .devices import is_device, makes_tensors_there, move_target
 from .moves import LONGEST, OF_ONE, RESHAPING, ROUNDED, FactoryThenMove, is_view
 from .uses import is_for_nothing, is_kept, is_written_to, loads
 
@@ -61,6 +61,8 @@ class ComputedThenMoved(Rule):
         """A tensor on the CPU that is sent to the device."""
         receiver = place.receiver(node)
         if receiver is None or is_kept(node, place) or is_for_nothing(place):
+            return None
+        if makes_tensors_there(place):
             return None
         kind = place.kind(receiver)
         if not kind.is_tensor or not kind.host or works_on_host(place):

@@ -18,7 +18,7 @@ from pytest_dispatchguard import (
 )
 
 from ..syncs.waits import gives_data, works_on_host
-from ..syntax import is_word
+from ..syntax import is_word, subscripts_written
 from .data import (
     FACTORIES,
     FILLED,
@@ -47,6 +47,8 @@ _FILLING = frozenset({"fill_", "zero_"})
 _DRAWING = frozenset({"bernoulli_", "exponential_", "normal_", "random_", "uniform_"})
 LONGEST = 12
 """Expressions behind one another that are followed."""
+_OF_THE_CPU = frozenset({"generator", "out", "pin_memory"})
+"""What a factory is given that belongs to the CPU."""
 _OTHER_DRAWS = "; the device's generator may draw different numbers from the CPU's"
 _OTHER_ROUNDING = "; the device may round the numbers differently"
 
@@ -203,13 +205,9 @@ class FactoryThenMove(Rule):
         """A factory under the move, with nothing but reshaping between."""
         if makes_tensors_there(place):
             return None
-        if isinstance(node, cst.Subscript):
-            return self._indexed(node, place)
-        if isinstance(node, cst.Assign):
-            indexed = (self._indexed(t.target, place) for t in node.targets)
-            return next(filter(None, indexed), None)
-        if isinstance(node, cst.AnnAssign | cst.AugAssign):
-            return self._indexed(node.target, place)
+        if not isinstance(node, cst.Call):
+            subscripts = [node] if isinstance(node, cst.Subscript) else subscripts_written(node)
+            return next(filter(None, (self._indexed(one, place) for one in subscripts)), None)
         receiver = place.receiver(node)
         if receiver is None:
             return None
@@ -255,17 +253,19 @@ class FactoryThenMove(Rule):
             fix=fix,
         )
 
-    def _indexed(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+    def _indexed(self, node: cst.Subscript, place: Place) -> Finding | None:
         """A tensor that is indexed by one made on the CPU."""
-        if not isinstance(node, cst.Subscript) or works_on_host(place):
+        if works_on_host(place):
             return None
         if not place.is_tensor(node.value) or not place.on_device(node.value):
             return None
         for element in node.slice:
             index = element.slice.value if isinstance(element.slice, cst.Index) else None
             made = self._made(index, place) if index is not None else None
-            if made is None or not place.kind(made).host:
+            if made is None or place.argument(made, None, "device") is not None:
                 continue
+            if not place.kind(made).host or place.kind(made).dtype == "bool":
+                continue  # a mask would be counted on the device
             drawn = place.last_name(made) in RANDOM
             return place.finding(
                 node,
@@ -284,7 +284,8 @@ class FactoryThenMove(Rule):
         end = _end(made.args[-1].value, place) if made.args else None
         if not like or end is None or made not in nodes.walk(node):
             return None
-        if any(a.star for a in made.args) or "#" in place.text(made):
+        given = {a.keyword.value for a in made.args if a.keyword is not None}
+        if any(a.star for a in made.args) or "#" in place.text(made) or given & _OF_THE_CPU:
             return None
         edit = Edit(place.after(node, "").path, end, f", device={like}.device")
         drawn = place.last_name(made) in RANDOM

@@ -260,7 +260,7 @@ class ScalarTensorInArithmetic(Rule):
                 if isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
                 else place.text(data),
                 safety="unsafe",
-                message="use the number itself; float64 results may differ in the last digits",
+                message="use the number itself; the result may differ in its last digits, or its dtype",
             )
         shown = place.text(data)
         return place.finding(

@@ -6,12 +6,13 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, Setitem
+from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, Setitem, nodes
 
 from ..allocations.computed import of_numbers
 from ..allocations.data import COPIED, FACTORIES, FROM_DATA, is_constant_table, is_number
+from ..allocations.devices import makes_tensors_there
 from ..allocations.uses import is_for_nothing
-from ..syntax import is_word
+from ..syntax import is_word, subscripts_written
 from .waits import gives_data, works_on_host
 
 
@@ -62,36 +63,34 @@ class WriteAcrossDevices(Rule):
         self, node: cst.Call | cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
     ) -> Finding | None:
         """A copy, or an assignment to a part of a tensor."""
-        if works_on_host(place) or is_for_nothing(place):
+        if works_on_host(place) or is_for_nothing(place) or makes_tensors_there(place):
             return None
         if isinstance(node, cst.Call):
             into, value = place.receiver(node), place.argument(node, 0, "src")
             later = place.argument(node, 1, "non_blocking")
             if later is not None and not is_word(later, "False"):
                 return None
-        elif isinstance(node, cst.Assign) and len(node.targets) == 1:
-            target = node.targets[0].target
-            into, value = target.value if isinstance(target, cst.Subscript) else None, node.value
         else:
-            return None
+            written = subscripts_written(node)
+            if isinstance(node, cst.AugAssign) or len(written) != 1:
+                return None
+            into, value = written[0].value, node.value
+            if value is not None and place.kind(value).host and place.kind(value).ndim == 0:
+                return None  # a row is filled with a number of the CPU
         if into is None or value is None:
             return None
         here, given = place.kind(into), place.kind(value)
         if not (here.is_tensor and here.sure and given.is_tensor and given.sure):
             return None
-        if (
-            here.host
-            and given.on_device
-            and _made_here(into, place)
-            and not _BY_CHOICE.search(place.text(into))
-        ):
+        if here.host and given.on_device and _made_here(into, place):
             return self._to_the_host(node, into, value, place)
         return self._to_the_device(node, value, place) if here.on_device and given.host else None
 
     def _to_the_host(
         self, node: cst.CSTNode, into: cst.BaseExpression, value: cst.BaseExpression, place: Place
     ) -> Finding:
-        fits = place.kind(value).ndim == 0 and bool(place.loops)
+        loop = place.loops[-1] if place.loops else None
+        fits = place.kind(value).ndim == 0 and loop is not None and not _looked_at(into, loop)
         every = " in every iteration" if place.loops else ""
         name = place.short(into, 32)
         instead = (
@@ -118,6 +117,14 @@ class WriteAcrossDevices(Rule):
             f"for the copy. {instead}",
             certainty=certainty,
         )
+
+
+def _looked_at(into: cst.BaseExpression, loop: cst.CSTNode) -> bool:
+    """Whether a loop does more with a tensor than write to it."""
+    names = [
+        n for n in nodes.names_in(loop) if isinstance(into, cst.Name) and n.value == into.value
+    ]
+    return len(names) > 1
 
 
 _BY_CHOICE = re.compile(r"cpu|host|pinned|offload", re.IGNORECASE)

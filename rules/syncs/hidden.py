@@ -171,7 +171,7 @@ class DeviationsChecked(Rule):
 
     They read from the device whether the smallest deviation is negative, to raise an error where it is: the
     host waits until the device has worked through everything queued before. `Normal.rsample()` draws the
-    same numbers, and does not ask; nor does `torch.randn_like`.
+    same numbers, and does not ask; nor does `torch.randn_like`, which has to be of the shape of the result.
 
     ## Example
 
@@ -230,8 +230,9 @@ class DeviationsChecked(Rule):
         """The normal distribution that is drawn from."""
         receiver = place.receiver(node)
         held = place.value_of(receiver) if isinstance(receiver, cst.Name) else receiver
-        is_normal = isinstance(held, cst.Call) and _NORMAL.fullmatch(place.name(held)) is not None
-        return held if isinstance(held, cst.Call) and is_normal else None
+        if isinstance(held, cst.Call) and _NORMAL.fullmatch(place.name(held)) is not None:
+            return held
+        return None
 
     def _drawn(self, node: cst.Call, place: Place) -> Finding | None:
         std = place.argument(node, 1, "std")
@@ -241,7 +242,7 @@ class DeviationsChecked(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` reads whether a deviation is negative, and the host waits for that. "
-            f"`mean + {shown} * torch.randn_like({shown})` draws the same numbers without asking.",
+            f"`mean + {shown} * torch.randn_like(…)`, of the shape of the result, asks nothing.",
         )
 
     def _of_variances(self, node: cst.Call, place: Place) -> Finding | None:
@@ -250,9 +251,8 @@ class DeviationsChecked(Rule):
             return None
         return place.finding(
             node,
-            "`gaussian_nll_loss` reads whether a variance is negative, and the host waits for the device. "
-            "Where the model makes them positive, `0.5 * (var.log() + (input - target) ** 2 / var)` does "
-            "without.",
+            "`gaussian_nll_loss` reads whether a variance is negative, and the host waits for that. Where "
+            "the model makes them positive, the formula written out asks nothing.",
             certainty="note",
         )
 

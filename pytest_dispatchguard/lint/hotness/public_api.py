@@ -100,15 +100,16 @@ def _works_on_tensors(fact: FunctionFact) -> bool:
 
 
 _LAUNCHERS = re.compile(
-    r"Kernel|Launch|Compiled|Fusion|J[Ii][Tt]|C[Uu][Dd][Aa]Graph|Graphed|Executable"
+    r"(?!.*(?:Builder|Compiler|Factory|Pass|Prepare|Registry))"
+    r".*(?:Kernel|Launch|Compiled|Fusion|J[Ii][Tt]|C[Uu][Dd][Aa]Graph|Graphed|Executable)"
 )
 
 
 def _launches(fact: FunctionFact) -> bool:
     """Whether a method runs something compiled with whatever it is given, in every call of that."""
     owner, _, last = fact.name.rpartition(".")
-    passes_on = any(name.startswith("*") and not name.startswith("**") for name in fact.params)
-    return last == "__call__" and passes_on and _LAUNCHERS.search(owner) is not None
+    passes_on = any(re.fullmatch(r"\*\w+", name) for name in fact.params[1:2])
+    return last == "__call__" and passes_on and _LAUNCHERS.match(owner) is not None
 
 
 def _is_in_library(project: Project, function_id: str) -> bool:

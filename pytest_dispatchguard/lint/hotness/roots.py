@@ -133,11 +133,11 @@ def _step_roots(project: Project) -> Iterator[Root]:
 
 
 def _computes_a_loss(project: Project, function_id: str, fact: FunctionFact) -> bool:
-    """Whether what is called `loss` is given what it is computed from."""
-    path = project.modules[function_id.partition(":")[0]]
+    """Whether what is called `loss` is given the tensors that it is computed from, and not a data loader."""
     given = [name for name in fact.params if name not in ("self", "cls")]
+    loops = fact.over_loader or fact.training_loop or fact.feeds_model
     return (
-        len(given) > 1 and imports_torch(project.files[path]) and not in_tests(project, function_id)
+        len(given) > 1 and fact.takes_tensors and not loops and not in_tests(project, function_id)
     )
 
 
@@ -152,7 +152,7 @@ def _takes_steps(project: Project, function_id: str, last: str) -> bool:
 _GIVEN_TO_MODELS = frozenset(
     "attention_mask hidden_states input_ids inputs_embeds pixel_values position_ids".split()
 )
-"""Names of parameters that hold tensors, whatever a function does with them."""
+"""Names of parameters that hold tensors where there are two of them, whatever a function does with them."""
 
 
 def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bool:
@@ -160,7 +160,7 @@ def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bo
     or feeds a model. What a class calls plainly `forward` or `backward` is one of a module, or anything."""
     last = fact.name.rpartition(".")[2]
     return (
-        (fact.takes_tensors or not _GIVEN_TO_MODELS.isdisjoint(fact.params))
+        (fact.takes_tensors or len(_GIVEN_TO_MODELS & set(fact.params)) > 1)
         and not (fact.training_loop or fact.feeds_model)
         and FORWARDS.fullmatch(last) is not None
         and not (last in ("forward", "backward") and class_of(project, function_id))

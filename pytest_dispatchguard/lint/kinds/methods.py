@@ -99,6 +99,13 @@ _TENSOR_ONLY = frozenset(
 """Methods of tensors that neither arrays nor modules have: whatever has one called is a tensor."""
 
 
+_REDUCING = frozenset(
+    "amax amin argmax argmin argsort cumprod cumsum flip log_softmax logsumexp max mean median min norm prod "
+    "softmax sort squeeze std sum topk unsqueeze var".split()
+)
+"""Methods that tensors take a `dim` for."""
+
+
 _SHARED = frozenset(
     "float half double bfloat16 int abs exp log sqrt pow square clone contiguous to cuda softmax "
     "sigmoid".split()
@@ -124,8 +131,12 @@ def method_kind_by_name(
         return TENSOR  # what NumPy has of that name takes a type
     if name == "nonzero" and "as_tuple" in keywords:
         return _tensor_method(TENSOR, name, args, keywords, texts)
-    if any(keywords[word].what == "scalar" for word in ("dim", "keepdim") if word in keywords):
-        return _tensor_method(TENSOR, name, args, keywords, texts)  # arrays have axes
+    if name in _REDUCING and any(
+        keywords[word].what == "scalar" and keywords[word].dtype in ("bool", "int")
+        for word in ("dim", "keepdim")
+        if word in keywords
+    ):
+        return _tensor_method(TENSOR, name, args, keywords, texts)  # arrays have axes, or names
     if name in _TYPED_TENSORS:
         return Kind("tensor", built=True)
     if name == "norm" and (not args or args[0].what == "scalar"):

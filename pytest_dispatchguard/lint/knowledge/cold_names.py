@@ -27,7 +27,7 @@ COLD_METHODS = re.compile(
     r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
     r"_?(?:switch_to_|convert_to_)?deploy|_?pack_(?:gpu|cpu|block|linear|module)|\w*_to_disk\w*|zero_module|"
     r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
-    r"(?!create_|get_|make_|build_|prepare_|generate_)(?:\w+_)?(?:mask|score)_mod|_?(?:un)?install_\w+|"
+    r"(?!_*(?:create|get|make|build|prepare|generate)_)(?:\w+_)?(?:mask|score)_mod|_?(?:un)?install_\w+|"
     r"_?compile_(?:module|submodule|model|graph|engine|program)s?(?:_\w+)?|"
     r"_?register_(?:model|module|buffer|parameter|forward|backward|\w*hook)s?(?:_\w+)?"
 )

@@ -197,7 +197,7 @@ FORWARDS = re.compile(
     r"verify|compile|precompile|bench|benchmark|profile|export|trace|has|is|can|should|needs|supports|use|skip|"
     r"enable|disable|log|print|dump|save|load|convert|add|remove|insert|inject|find|parse|tune|autotune|warmup|"
     r"fake|meta|mock|dummy|infer|plan|change|capture|prepare_for|fast|look|port|carry|step|move|count|estimate|"
-    r"reference|ref|naive|reset|unpatch|monkey|\w*flops?)_)_*(?:(?!\w+__)\w+_)?(?:forward|backward|fwd|bwd)"
+    r"apply|attach|enhance|extend|hook|install|modify|reference|ref|naive|reset|unpatch|monkey|\w*flops?)_)_*(?:(?!\w+__)\w+_)?(?:forward|backward|fwd|bwd)"
 )
 """Names of functions that replace the `forward` of a module or a Function, or launch its kernels. Two
 underscores mark those that mmdeploy runs only while it exports a model."""

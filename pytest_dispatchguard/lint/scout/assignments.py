@@ -117,11 +117,15 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
                 note_patch(walk, target, value)
     elif kind == "subscript":
         ask_index(walk, target, "setitem")
+        indices = target.named_children[1:]
         if any(
-            index.type == "integer" or (walk.loop and index.type == "identifier")
-            for index in target.named_children[1:]
+            index.type in ("integer", "unary_operator")
+            or (walk.loop and index.type == "identifier")
+            for index in indices
         ):
             reading.looks.add("element")
+        if any(index.type == "list" for index in indices):
+            reading.looks.add("list-index")
         visit_children(walk, target)
     elif kind in ("pattern_list", "tuple_pattern", "list_pattern"):
         if value is not None and value.type in ("identifier", "call", "subscript"):

@@ -18,7 +18,7 @@ from pytest_dispatchguard import (
     Rule,
 )
 
-from ...syntax import names_in, target_names
+from ...syntax import is_word, names_in, target_names
 from ..lightning import is_shown, logged
 from ..waits import as_sure_as_its_mask, mask_of, read_of, works_on_host
 from .roles import reported
@@ -325,10 +325,16 @@ def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
 
 def _is_one(target: cst.Subscript, place: Place) -> bool:
     """Whether a write is surely to one element: as many numbers as the tensor has dimensions."""
-    return all(
-        isinstance(e.slice, cst.Index) and place.kind(e.slice.value).what == "scalar"
+    numbers = [
+        e.slice.value
         for e in target.slice
-    ) and place.kind(target.value).ndim == len(target.slice)
+        if isinstance(e.slice, cst.Index)
+        and place.kind(e.slice.value).what == "scalar"
+        and place.kind(e.slice.value).dtype != "bool"
+        and not isinstance(e.slice.value, cst.Comparison)
+        and not is_word(e.slice.value, "True", "False")
+    ]
+    return place.kind(target.value).ndim == len(target.slice) == len(numbers)
 
 
 def _writes_like(statement: cst.CSTNode, target: cst.Subscript, place: Place) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Certainty, Finding, Fix, Look, Place, Rule, nodes
 
-from ...syntax import is_word
+from ...syntax import is_word, subscripts_written
 from ..waits import OTHER_ARRAYS, indices, works_on_host
 
 
@@ -41,8 +41,9 @@ class IndexByList(Rule):
 
     ## Fix safety
 
-    Safe where the result is an operand at once or is written to, unsafe elsewhere: it shares the memory of
-    what is indexed. None is offered for other numbers: only the author knows where to keep a tensor of them.
+    Safe where one number selects an operand, and where a slice is written to with what comes from elsewhere;
+    unsafe elsewhere: a slice shares the memory of what is indexed. None is offered for other numbers: only
+    the author knows where to keep a tensor of them.
     """
 
     code = "DG438"
@@ -58,20 +59,22 @@ class IndexByList(Rule):
         self, node: cst.Subscript | cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
     ) -> Finding | None:
         """The first list among the indices."""
-        written = not isinstance(node, cst.Subscript)
-        if isinstance(node, cst.Assign):
-            target: cst.BaseExpression = node.targets[0].target
-        else:
-            target = node if isinstance(node, cst.Subscript) else node.target
-        if not isinstance(target, cst.Subscript):
-            return None
-        return self._indexed(target, written, place)
+        if isinstance(node, cst.Subscript):
+            # What `x[[0]] += 1` reads is told where it writes.
+            added_to = (
+                one for one in nodes.walk(place.statement) if isinstance(one, cst.AugAssign)
+            )
+            here = any(one.target is node for one in added_to)
+            return None if here else self._indexed(node, None, place)
+        for target in subscripts_written(node):
+            if (found := self._indexed(target, node.value, place)) is not None:
+                return found
+        return None
 
-    def _indexed(self, node: cst.Subscript, written: bool, place: Place) -> Finding | None:
-        written = written or any(
-            isinstance(one, cst.AugAssign) and one.target is node
-            for one in nodes.walk(place.statement)
-        )
+    def _indexed(
+        self, node: cst.Subscript, value: cst.BaseExpression | None, place: Place
+    ) -> Finding | None:
+        """A list among the indices of what is read, or written to with a value."""
         if works_on_host(place) or not self._of_a_tensor(node, place):
             return None
         for element in node.slice:
@@ -83,7 +86,7 @@ class IndexByList(Rule):
             values = [e.value for e in index.elements]
             if any(place.kind(v).what not in ("scalar", "unknown") for v in values):
                 return None
-            one = len(values) == 1 and not written
+            one = len(values) == 1 and value is None
             steps = _steps(values) if len(values) > 1 and _alone(index, node) else ""
             instead = (
                 f"`{_slice_of(values[0], place) if one else steps}` slices without a copy"
@@ -95,7 +98,7 @@ class IndexByList(Rule):
                 f"`{place.short(node)}` copies the list to the device on every call, and the host waits "
                 f"for the copy. {instead}.",
                 certainty=self._certainty(node, values, one or bool(steps), place),
-                fix=self._sliced(node, index, steps, written, place)
+                fix=self._sliced(node, index, steps, value, place)
                 if steps
                 else self._fix(node, index, place)
                 if one
@@ -104,17 +107,26 @@ class IndexByList(Rule):
         return None
 
     def _sliced(
-        self, node: cst.Subscript, index: cst.List, steps: str, written: bool, place: Place
+        self,
+        node: cst.Subscript,
+        index: cst.List,
+        steps: str,
+        value: cst.BaseExpression | None,
+        place: Place,
     ) -> Fix | None:
-        """`x[:, 0:3:2]` for `x[:, [0, 2]]`."""
-        if index.lpar or not place.on_device(node.value):
+        """`x[:, 0:3:2]` for `x[:, [0, 2]]`. What is written to it, computed from a view of the same, would be
+        overwritten on the way."""
+        if index.lpar or "#" in place.text(index) or not place.on_device(node.value):
             return None
-        at_once = isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
+        whole = place.text(node.value)
+        apart = value is not None and not re.search(
+            rf"(?<![\w.]){re.escape(whole)}\b", place.text(value)
+        )
         return place.replace(
             index,
             steps,
-            safety="safe" if at_once or written else "unsafe",
-            message="slice" + ("" if at_once or written else "; the result shares its memory"),
+            safety="safe" if apart else "unsafe",
+            message="slice" if apart else "slice; it shares the memory of what is indexed",
         )
 
     def _holds_numbers(self, index: cst.Name, place: Place) -> bool:

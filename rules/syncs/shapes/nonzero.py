@@ -42,7 +42,7 @@ class Nonzero(Rule):
 
     ## Fix safety
 
-    Safe where the rows of a comparison are looked up in the brackets of a write of one constant: the mask
+    Safe where the rows of a comparison of a tensor are looked up to write a constant to it: the mask
     itself writes the same (`x[x > 3] = 0`), without counting. None is offered elsewhere: only the author
     knows how to do without the indices.
     """
@@ -137,6 +137,22 @@ def _only_blanks(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool
     return bool(found) and all(found)
 
 
+def _compares(mask: cst.BaseExpression, whole: cst.BaseExpression, place: Place) -> bool:
+    """Whether a mask compares a tensor, or what its last dimension is reduced to: it fits the tensor."""
+    if not isinstance(mask, cst.Comparison) or place.kind(mask).dtype != "bool":
+        return False
+    left = mask.left
+    given = (
+        place.text(left.args[0]).replace(" ", "")
+        if isinstance(left, cst.Call) and left.args
+        else ""
+    )
+    if isinstance(left, cst.Call) and len(left.args) == 1 and given in ("-1", "dim=-1"):
+        left = place.receiver(left) or left
+    others = [place.kind(part.comparator) for part in mask.comparisons]
+    return place.same(left, whole) and all(o.what == "scalar" or o.ndim == 0 for o in others)
+
+
 def _through_the_mask(node: cst.Call, mask: cst.BaseExpression, place: Place) -> Fix | None:
     """The mask in place of the indices, for a write of a constant to what they find and nothing else."""
     target = around(node, place)
@@ -148,12 +164,9 @@ def _through_the_mask(node: cst.Call, mask: cst.BaseExpression, place: Place) ->
     pairs = place.last_name(node) == "where" or (
         (given := place.argument(node, None, "as_tuple")) is not None and is_word(given, "True")
     )
-    if (
-        not pairs
-        or len(target.slice) != 1
-        or place.kind(mask).dtype != "bool"
-        or "#" in place.text(node)
-    ):
+    index = target.slice[0].slice
+    alone = len(target.slice) == 1 and isinstance(index, cst.Index) and not index.star
+    if not (pairs and alone and _compares(mask, target.value, place)) or "#" in place.text(node):
         return None
     return place.replace(
         node,
