@@ -60,12 +60,9 @@ class IndexByList(Rule):
     ) -> Finding | None:
         """The first list among the indices."""
         if isinstance(node, cst.Subscript):
+            told = self._indexed(node, None, place)
             # What `x[[0]] += 1` reads is told where it writes.
-            added_to = (
-                one for one in nodes.walk(place.statement) if isinstance(one, cst.AugAssign)
-            )
-            here = any(one.target is node for one in added_to)
-            return None if here else self._indexed(node, None, place)
+            return None if told is not None and _is_added_to(node, place) else told
         for target in subscripts_written(node):
             if (found := self._indexed(target, node.value, place)) is not None:
                 return found
@@ -193,6 +190,13 @@ class IndexByList(Rule):
     ) -> Certainty:
         known = slices and all(place.kind(value).what == "scalar" for value in values)
         return "sure" if known and place.on_device(node.value) else "note"
+
+
+def _is_added_to(node: cst.Subscript, place: Place) -> bool:
+    """Whether a statement such as `x[0] += 1` works on a subscript."""
+    return any(
+        isinstance(one, cst.AugAssign) and one.target is node for one in nodes.walk(place.statement)
+    )
 
 
 def _alone(index: cst.BaseExpression, node: cst.Subscript) -> bool:
