@@ -758,3 +758,23 @@ def test_what_waits_for_nothing_or_is_meant_is_not_told(
         f"    {statement}\n    return x, kept\n"
     )
     assert not found(tmp_path, code, body)
+
+
+def test_what_has_no_elements_is_not_copied(tmp_path: Path) -> None:
+    body = (
+        "def f(x: torch.Tensor):\n    none = torch.rand(3, 0).to(x.device), torch.zeros((0, 4)).cuda()\n"
+        "    return none, torch.zeros(3, 4).to(x.device), torch.arange(0, 4).cuda()\n"
+    )
+    assert len(found(tmp_path, "DG504", body)) == 2
+
+
+@pytest.mark.parametrize(("then", "told"), [("total = total + x", True), ("total += x", False)])
+def test_what_a_loop_adds_to_is_another_in_each_round(
+    tmp_path: Path, then: str, told: bool
+) -> None:
+    body = (
+        "def f(xs, n: int):\n    for x in xs:\n        total = torch.tensor([n], device='cuda')\n"
+        f"        {then}\n        total.backward()\n"
+    )
+    messages = advice(tmp_path, "DG510", body)
+    assert ["the same in every iteration" in message for message in messages] == [told]

@@ -206,7 +206,11 @@ class HostDataToDevice(Rule):
     def _advice(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> tuple[bool, str]:
         """How to do without the copy, and whether that surely fits: what is another on every call has to be
         copied."""
-        if place.loops and place.invariant(node, place.loops[-1]):
+        if (
+            place.loops
+            and place.invariant(node, place.loops[-1])
+            and not is_written_to(node, place)
+        ):
             return True, "it is the same in every iteration of the loop: build it before"
         one = data.elements[0].value if _has_one(data) else None
         if one is not None and place.kind(one).what != "nested" and _may_be_one_number(one, place):

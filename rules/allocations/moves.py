@@ -60,6 +60,25 @@ def _stays(node: cst.Call, factory: cst.Call, place: Place) -> bool:
     return place.name(factory) in LIKE and where == place.dotted(factory.args[0].value) != ""
 
 
+def _is_empty(factory: cst.Call, place: Place) -> bool:
+    """Whether a new tensor has no elements: one of its sizes is 0. There is nothing to copy."""
+    if place.last_name(factory).removesuffix("_like") not in (
+        "empty",
+        "ones",
+        "rand",
+        "randn",
+        "zeros",
+    ):
+        return False
+    sizes: list[cst.BaseExpression] = []
+    for argument in factory.args:
+        if argument.keyword is None:
+            given = argument.value
+            inner = given.elements if isinstance(given, cst.Tuple | cst.List) else ()
+            sizes += [one.value for one in inner] or [given]
+    return any(isinstance(size, cst.Integer) and size.evaluated_value == 0 for size in sizes)
+
+
 def _under(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
     """What is reshaped, cast, or computed from with numbers alone: `torch.ones(n, n)` of
     `torch.triu(torch.ones(n, n) * 2).bool()[None]`."""
@@ -215,7 +234,7 @@ class FactoryThenMove(Rule):
         factory = self._factory(moved, place)
         if factory is None or place.argument(factory, None, "device") is not None:
             return None
-        if is_for_nothing(place) or _stays(node, factory, place):
+        if is_for_nothing(place) or _stays(node, factory, place) or _is_empty(factory, place):
             return None
         given = {a.keyword.value for a in factory.args if a.keyword is not None}
         if given & {"out", "pin_memory"}:

@@ -241,7 +241,9 @@ class PrintInHotCode(Rule):
         )
 
 
-_PRINTS = re.compile(r"print|report|summar|debug|log|verbose|progress|display|show|main|dump|trace")
+_PRINTS = re.compile(
+    r"print|report|summar|debug|log|verbose|progress|display|show|main|dump|trace|warn|error|info"
+)
 
 
 _HELPERS = (

@@ -44,7 +44,7 @@ _FETCHES = re.compile(
 )
 """Functions that give what comes from a loader, before it is moved."""
 _OF_DATA = re.compile(
-    r"(?:^|[._])(?:data_?(?:transforms?|pipelines?|process\w*|loading|loaders?|sets?)|collat\w+|preprocess\w*|"
+    r"(?:^|[._])(?:data[._](?:transforms?|augmentations?)|data_?(?:transforms?|pipelines?|process\w*|loading|loaders?|sets?)|collat\w+|preprocess\w*|"
     r"feature_pipeline|tokeniz\w+)(?:$|\.)"
 )
 """Modules that prepare data."""

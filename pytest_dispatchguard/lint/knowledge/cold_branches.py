@@ -41,7 +41,7 @@ _COLD_CALLS = frozenset(
     "get_is_capture_mode is_in_cuda_graph_capture is_graph_capturing".split()
 )
 _DEBUG = re.compile(
-    r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on|_asserts?|_checks?|_prints?|_nans?)?|"
+    r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on|_asserts?|_checks?|_prints?|_nans?|_?vi[sz]\w*)?|"
     r"is_debug\w*|debugging",
     re.IGNORECASE,
 )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable
 
 APART = re.compile(
-    r"(?:^|/)(?:examples?|scripts?|tutorials?|recipes|projects|research|notebooks|tools|benchmarks?|"
+    r"(?:^|/)(?:(?:\w+_)?examples?|scripts?|tutorials?|recipes|projects|research|notebooks|tools|benchmarks?|"
     r"_?third_?party|_?3rd_?party|_?vendor(?:ed)?|archived?|attic|obsolete|unused|backups?|experiments?|samples?|demos?|datasets?|models?/hub|io|cli|"
     r"entry_?points?|"
     r"checkpoint\w*|convert\w*|loggers?|plot\w*|visuali[sz]\w*)/|"

@@ -53,6 +53,7 @@ class LaunchPerRow(Rule):
 
     code = "DG435"
     name = "launch-per-row"
+    also_compiled = False
     origin = "kornia#3832"
     looks_for = (Rounds(), Comprehension(having=Rounds()))
 

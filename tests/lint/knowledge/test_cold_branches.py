@@ -297,7 +297,14 @@ def test_no_other_text_is_a_number_of_elements(other: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["DEBUG_ASSERTS", "self.debug_checks", "_DEBUG_NANS", "debug_prints", "cfg.verbose_mode"],
+    [
+        "DEBUG_ASSERTS",
+        "self.debug_checks",
+        "_DEBUG_NANS",
+        "debug_prints",
+        "cfg.verbose_mode",
+        "self.debug_viz",
+    ],
 )
 def test_what_is_for_debugging_is_cold(name: str) -> None:
     assert cold_branches(name) == (True, False)
