@@ -30,7 +30,8 @@ _SETS_UP = re.compile(
     r"get_(?:model|config|dataset|loader|optimizer|scheduler|logger|args|parser|state)|"
     r"state_dict|load_state|to_(?:dict|json|onnx|file|disk)|from_\w+|fit|train(?:er)?|run|main|launch|spawn|"
     r"share_memory|pin_memory|set_\w+|enable|disable|count_(?:params|parameters|flops)|"
-    r"compute_\w*stat(?:s|istics)|add_\w*adapters?|partial_fit|calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
+    r"compute_\w*stat(?:s|istics)|compute_(?:avg|average|mean)_num|guess|(?:get|make|sample)_init|\w+_(?:plots?|figures?)|"
+    r"(?:get_)?(?:rand(?:om)?|dummy|fake|mock|synthetic)_(?:data|inputs?|batch)|add_\w*adapters?|partial_fit|calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
 )
 """Names of functions that run once, or are called by hand."""
 _FOR_PEOPLE = re.compile(r"Test(?:er|Case)?s?$|^Test|Bench|Profiler|Demo|Example|Verifier|Tuner")

@@ -12,7 +12,7 @@ APART = re.compile(
     r"entry_?points?|"
     r"checkpoint\w*|convert\w*|loggers?|plot\w*|visuali[sz]\w*)/|"
     r"(?:^|/)(?:init|initializers?|io|checkpoint\w*|conversion|serialization|weights?|converters?|"
-    r"\w+_(?:legacy|old|backup|deprecated)|loading|saving|logging|debug\w*|plot\w*|profil\w*|summar\w*|version|config\w*)\.py$"
+    r"\w+_(?:legacy|old|backup|deprecated)|loading|saving|logging|debug\w*|plot\w*|profil\w*|summar\w*|version|config\w*|\w*(?:random|dummy|fake|synthetic)_data)\.py$"
 )
 """Folders with code that nobody calls in a step."""
 

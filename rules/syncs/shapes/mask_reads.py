@@ -91,7 +91,11 @@ class MaskRead(Rule):
                 return None
             repeated = self._counted_again(node, mask, place)
             if repeated:
-                return place.finding(node, f"`{place.short(node)}` {repeated}.")
+                return place.finding(
+                    node,
+                    f"`{place.short(node)}` {repeated}.",
+                    certainty="note" if _is_scripted(place) else "sure",
+                )
         shown = place.short(mask) if mask is not None else "mask"
         message = (
             f"`{place.short(node)}` keeps as many elements as `{shown}` says, so the host waits for the "
@@ -214,3 +218,10 @@ def _masked_reduction(how: str, mask: str, operand: str, x: str) -> str:
         return f"Use a weighted mean: `torch.where({mask}, {x}, 0).sum() / {operand}.sum()`."
     neutral = {"prod": "1", "max": "-inf", "amax": "-inf", "logsumexp": "-inf"}.get(how, "inf")
     return f"Mask out the rest: `torch.where({mask}, {x}, {neutral}).{how}()`."
+
+
+def _is_scripted(place: Place) -> bool:
+    """Whether a function is compiled as TorchScript, which knows no `as_tuple` and selects by no tuple."""
+    return any(
+        place.dotted(one.decorator).endswith("jit.script") for one in place.function.decorators
+    )

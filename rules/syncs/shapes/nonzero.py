@@ -123,7 +123,9 @@ def _only_blanks(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool
     if isinstance(parent, cst.Subscript) and parent.value is not node:
         return _written_constant(parent, place)
     if isinstance(parent, cst.Subscript) and parent.value is node:
-        return _only_blanks(parent, place, depth)
+        # The positions of one dimension; a second subscript picks some hits, which no mask does.
+        one = not isinstance(node, cst.Subscript) and _is_of_a_dimension(parent)
+        return one and _only_blanks(parent, place, depth)
     if isinstance(parent, cst.Call) and parent.func is not node:
         if place.last_name(parent) not in ("index_fill", "index_fill_"):
             return False
@@ -135,6 +137,12 @@ def _only_blanks(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool
     name = held_by(node, place) if depth < 3 else ""
     found = [_only_blanks(load, place, depth + 1) for load in loads(name, place)] if name else []
     return bool(found) and all(found)
+
+
+def _is_of_a_dimension(node: cst.Subscript) -> bool:
+    """Whether `[0]` or `[:, 0]` follows, and not `[-1]`, the last of the hits."""
+    last = node.slice[-1].slice
+    return isinstance(last, cst.Index) and isinstance(last.value, cst.Integer)
 
 
 def _compares(mask: cst.BaseExpression, whole: cst.BaseExpression, place: Place) -> bool:
