@@ -253,7 +253,7 @@ class ModuleTreeWalk(Rule):
             node,
             f"`{shown}` walks the module tree in Python on every call, about a microsecond per "
             "module. Build a list of what you need once, and rebuild it when submodules are added",
-            certainty="note" if _handed_on(node, place) else path_certainty(place),
+            certainty="maybe" if _handed_on(node, place) else path_certainty(place),
         )
 
     def _mode(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:

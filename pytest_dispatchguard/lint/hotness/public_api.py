@@ -21,7 +21,7 @@ _SPOKEN = frozenset(
 _SETS_UP = re.compile(
     r"(?:make|build|create|construct|init|initiali[sz]e|load|save|write|read|dump|convert|register|plot|draw|"
     r"show|print|parse|set_?up|configure|download|upload|export|import|validate_args|add_arguments?|compile|"
-    r"install|attach|mount|hook|freeze|unfreeze|quantize|prune|fuse|replace|inject|"
+    r"install|attach|mount|hook|freeze|unfreeze|quantize|prune|fold|fuse|equali[sz]e|replace|inject|"
     r"wrap|unwrap|patch|apply_to|share|clone|copy|merge|reparameteri[sz]e|post_init|"
     r"unpack_\w*weights?|transform_(?:cpu|gpu|weights?)|zero_init|"
     r"(?:prepare|preprocess|process)_(?:model|module|dataset|data|dataloader|file|optimizer|config|args|weights)|"
