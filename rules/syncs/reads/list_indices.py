@@ -111,13 +111,18 @@ class IndexByList(Rule):
         value: cst.BaseExpression | None,
         place: Place,
     ) -> Fix | None:
-        """`x[:, 0:3:2]` for `x[:, [0, 2]]`. What is written to it, computed from a view of the same, would be
-        overwritten on the way."""
+        """`x[:, 0:3:2]` for `x[:, [0, 2]]`. A view of the same, written to it, would be overwritten on the
+        way."""
         if index.lpar or "#" in place.text(index) or not place.on_device(node.value):
             return None
-        whole = place.text(node.value)
-        apart = value is not None and not re.search(
-            rf"(?<![\w.]){re.escape(whole)}\b", place.text(value)
+        whole = rf"(?<![\w.]){re.escape(place.text(node.value))}\b"
+        apart = (
+            value is not None
+            and (
+                isinstance(value, cst.BinaryOperation | cst.Call)
+                or place.kind(value).what == "scalar"
+            )
+            and not re.search(whole, place.text(value))
         )
         return place.replace(
             index,
