@@ -147,7 +147,7 @@ class HostDataToDevice(Rule):
             return None
         if isinstance(data, cst.List | cst.Tuple) and not data.elements:
             return None  # nothing to copy
-        if is_constant_table(data) and not (_is_of_one(data) and is_written_to(node, place)):
+        if is_constant_table(data) and not (_has_one(data) and is_written_to(node, place)):
             return None
         surely = is_host_data(data, place) or last == "from_numpy"
         if (
@@ -276,10 +276,6 @@ def _copied_without_waiting(node: cst.Call, place: Place) -> bool:
     outer = method_call(node, place)
     pinned = place.argument(node, None, "pin_memory") is not None
     return pinned and outer is not None and place.argument(outer, None, "non_blocking") is not None
-
-
-def _is_of_one(data: cst.BaseExpression) -> bool:
-    return isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1
 
 
 def _is_list_of(data: cst.BaseExpression, place: Place) -> TypeGuard[cst.Call]:

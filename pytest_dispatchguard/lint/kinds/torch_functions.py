@@ -145,7 +145,7 @@ def _dimensions(factory: str, args: Sequence[Kind]) -> int | None:
     if factory not in ("zeros", "ones", "empty", "full", "rand", "randn"):
         return None
     if given.what == "nested" and given.cls == "":
-        return len(given.items) if given.items or given.items == () else None
+        return len(given.items) if given.items is not None else None
     sizes = args[:1] if factory == "full" else args
     return len(sizes) if sizes and all(size.what == "scalar" for size in sizes) else None
 

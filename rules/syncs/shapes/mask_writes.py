@@ -8,6 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes, weaker
 
+from ...syntax import subscripts_written
 from ..data_flow import sources, undefined_elsewhere
 from ..waits import RANDOM, indices, is_mask_by_name, mask_of, works_on_host
 from .mask_fixes import added_to_all, for_all, of_the_module, selecting
@@ -59,12 +60,7 @@ class MaskWrite(Rule):
         """An assignment through a mask."""
         if works_on_host(place) or isinstance(node, cst.AnnAssign):
             return None
-        targets = (
-            [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
-        )
-        for target in targets:
-            if not isinstance(target, cst.Subscript):
-                continue
+        for target in subscripts_written(node):
             mask = mask_of(target, place)
             if mask is None:
                 continue

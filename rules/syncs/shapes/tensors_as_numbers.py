@@ -20,6 +20,7 @@ from pytest_dispatchguard import (
     nodes,
 )
 
+from ...syntax import subscripts_written
 from ..data_flow import sources
 from ..waits import is_of_grid, waits_inside, works_on_host
 
@@ -86,8 +87,8 @@ class TensorAsNumber(Rule):
         elif isinstance(node, cst.Subscript):
             found = self._in_brackets(node, place)
         elif isinstance(node, cst.Assign):
-            subscripts = [t.target for t in node.targets if isinstance(t.target, cst.Subscript)]
-            found = next((f for s in subscripts if (f := self._in_brackets(s, place))), None)
+            written = subscripts_written(node)
+            found = next((f for s in written if (f := self._in_brackets(s, place))), None)
         else:
             found = None  # the target of an augmented assignment is read as well, and shown as read
         if found is not None:
