@@ -163,10 +163,13 @@ class HostDataToDevice(Rule):
             return None
         sure, advice = self._advice(node, data, place)
         sure = sure and surely
+        waits = "the host waits for the copy"
+        if not surely and place.kind(data).maybe_tensor:
+            waits += ", unless it is a tensor already, for which `.clone()` is there"
         return place.finding(
             node,
             f"`{place.text(node.func)}({place.short(data)})` copies host data to the device on "
-            f"every call, and the host waits for the copy; {advice}",
+            f"every call, and {waits}; {advice}",
             certainty="sure" if sure else "note",
             fix=(filled(node, data, place) or made_there(node, data, place)) if surely else None,
         )
@@ -187,16 +190,18 @@ class HostDataToDevice(Rule):
     def _of_anything(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
         """Whether `torch.tensor` is given what nothing is known of, or a sequence of such: as a tensor it
         would be `clone()`. What is converted only where it is no tensor is for callers to avoid."""
-        plain = isinstance(data, cst.Name | cst.Attribute)
-        if place.name(node) != "torch.tensor" or not plain:
+        if place.name(node) != "torch.tensor":
+            return False
+        owner = data.value if _is_item(data) else data
+        if not isinstance(owner, cst.Name | cst.Attribute):
             return False
         kind = place.kind(data)
         if kind.what == "nested":
             if kind.cls == "dict" or kind.is_empty or not _may_be_numbers(kind.element):
                 return False
-        elif kind.what != "unknown":
+        elif kind.what != "unknown" and (kind.sure or not kind.maybe_tensor):
             return False
-        root = place.dotted(data).partition(".")[0]
+        root = place.dotted(owner).partition(".")[0]
         converts = any(
             re.search(rf"(?:isinstance|is_tensor)\(\s*{root}\b", place.text(test))
             for test, _ in place.conditions
@@ -242,6 +247,14 @@ class HostDataToDevice(Rule):
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"
         )
+
+
+def _is_item(data: cst.BaseExpression) -> TypeGuard[cst.Subscript]:
+    """Whether an expression is what a dict holds under a key that is written down: `batch["label"]`."""
+    if not isinstance(data, cst.Subscript) or len(data.slice) != 1:
+        return False
+    index = data.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
 
 
 def _has_one(data: cst.BaseExpression) -> TypeGuard[cst.List | cst.Tuple]:

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
-from ..syntax import assigned_once, is_word
+from ..syntax import assigned_once, is_word, method_call
 from .data import Safety, data_argument, is_constant, is_number
 from .devices import device_of, follows_a_tensor, moved_by
 from .uses import bare, is_for_nothing, is_kept, loads
@@ -72,7 +72,7 @@ class ScalarTensorOnDevice(Rule):
             return None
         elif is_plain_operand(node, place, arithmetic_partner(node, place)):
             return None  # DG503 says more
-        elif only_in_arithmetic(node, place):
+        elif only_in_arithmetic(node, place) or _plainly_used(node, place) is not None:
             return None
         call = f"{place.text(node.func)}({place.text(data)})"
         better = "new_full((), …)" if new else "torch.full((), …, device=…)"
@@ -169,16 +169,18 @@ def arithmetic_partner(node: cst.BaseExpression, place: Place) -> cst.BaseExpres
     return other
 
 
-def is_plain_operand(node: cst.Call, place: Place, partner: cst.BaseExpression | None) -> bool:
+def is_plain_operand(
+    node: cst.BaseExpression, place: Place, partner: cst.BaseExpression | None
+) -> bool:
     """Whether a number in place of a tensor of one leaves the dtype of the result alone: no dtype is named,
     or that of the other operand."""
-    dtype = place.argument(node, None, "dtype")
+    dtype = place.argument(node, None, "dtype") if isinstance(node, cst.Call) else None
     if partner is None or dtype is None:
         return partner is not None
     return place.text(dtype) == f"{place.text(partner)}.dtype"
 
 
-def only_in_arithmetic(node: cst.Call, place: Place) -> bool:
+def only_in_arithmetic(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a call's result is held by a name that is only ever an operand beside tensors."""
     name = assigned_once(node, place)
     if name is None:
@@ -199,6 +201,66 @@ _TAKE_NUMBERS = frozenset(
 _BOUNDS = frozenset({"exponent", "max", "min", "other"})
 
 
+_MATH = frozenset(
+    "acos asin atan cos cosh exp expm1 log log10 log1p log2 sin sinh sqrt tan tanh".split()
+)
+"""Functions that `math` has by the same name."""
+_SINGLE = frozenset({"torch.float", "torch.float32"})
+
+
+_MOVES = frozenset({"cuda", "float", "to", "type_as"})
+"""Methods after which a tensor of one number is just as needless."""
+
+
+def _moved(node: cst.Call, place: Place) -> cst.Call:
+    """What casts and moves make of a tensor: `torch.tensor(n).float().to(x)` of `torch.tensor(n)`."""
+    while (outer := method_call(node, place)) is not None and place.last_name(outer) in _MOVES:
+        node = outer
+    return node
+
+
+def _worked_out(node: cst.Call, place: Place) -> tuple[str, cst.Call] | None:
+    """The function that works out another number of a tensor of one, and the whole call:
+    `torch.sqrt(torch.tensor(n))`, `torch.tensor(n).float().sqrt()`."""
+    made = _moved(node, place)
+    outer = method_call(made, place)
+    if outer is None:
+        parent = place.parent(made)
+        called = isinstance(parent, cst.Call) and len(parent.args) == 1
+        outer = parent if called and isinstance(parent, cst.Call) else None
+        if outer is None or not place.is_torch(outer, *_MATH):
+            return None
+    elif outer.args or place.last_name(outer) not in _MATH:
+        return None
+    return place.last_name(outer), _moved(outer, place)
+
+
+def _plainly_used(node: cst.Call, place: Place) -> tuple[str, cst.Call] | None:
+    """The same, where a number would do in place of what it gives."""
+    found = _worked_out(node, place)
+    if found is None:
+        return None
+    dtype = place.argument(node, None, "dtype")
+    if dtype is not None and place.name(dtype) not in _SINGLE:
+        return None
+    used = _with_numbers(found[1], place)
+    alone = arithmetic_partner(used, place) is not None or only_in_arithmetic(used, place)
+    return found if alone else None
+
+
+def _with_numbers(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
+    """What is worked out of a value and numbers alone: `-(value / 2)`."""
+    while True:
+        parent = place.parent(node)
+        if isinstance(parent, cst.BinaryOperation):
+            other = parent.right if parent.left is node else parent.left
+            if not is_number(other, place):
+                return node
+        elif not isinstance(parent, cst.UnaryOperation):
+            return node
+        node = parent
+
+
 class ScalarTensorInArithmetic(Rule):
     """A number is wrapped in a tensor only to take part in arithmetic, which takes the number itself.
 
@@ -206,7 +268,8 @@ class ScalarTensorInArithmetic(Rule):
 
     Finds `torch.tensor(number)` as an operand beside a tensor, in a comparison with one, as what `x.pow(…)`,
     `x.clamp(…)` and the like take, or as a branch of `torch.where`, written there or held by a name that is
-    used for nothing else.
+    used for nothing else. So is one of which `torch.sqrt`, `log`, `exp` or the like works out such an
+    operand: `math` has these for numbers.
 
     ## Why it costs
 
@@ -231,6 +294,7 @@ class ScalarTensorInArithmetic(Rule):
 
     Unsafe: `torch.tensor` rounds a float to the default dtype, so that results of float64 arithmetic
     differ in the last digits, and beside a tensor without dimensions it takes part in choosing the dtype.
+    Where the tensor would become NaN or infinite, as the logarithm of zero does, `math` raises.
     """
 
     code = "DG503"
@@ -247,26 +311,46 @@ class ScalarTensorInArithmetic(Rule):
             return None
         if place.argument(node, None, "requires_grad") is not None or place.kind(data).host:
             return None
-        named = only_in_arithmetic(node, place)
-        if not named and not is_plain_operand(node, place, arithmetic_partner(node, place)):
+        outer = _plainly_used(node, place)
+        if (
+            outer is None
+            and not only_in_arithmetic(node, place)
+            and not is_plain_operand(node, place, arithmetic_partner(node, place))
+        ):
             return None
         copied = device_of(node, place) is not None
         waits = " and waits for its copy to the device" if copied else ""
-        fix = None
-        if moved_by(node, place) is None:
-            fix = place.replace(
-                node,
-                bare(data, place)
-                if isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
-                else place.text(data),
-                safety="unsafe",
-                message="use the number itself; the result may differ in its last digits, or its dtype",
-            )
         shown = place.text(data)
+        if outer is not None:
+            shown = f"math.{outer[0]}({shown})"
         return place.finding(
             node,
-            f"`{place.text(node.func)}({shown})` builds a tensor{waits} only to use it as an operand; "
-            f"use `{shown}` itself",
-            fix=fix,
+            f"`{place.text(node.func)}({place.text(data)})` builds a tensor{waits} only to use it as an "
+            f"operand; use `{shown}` itself",
+            fix=self._fix(node, data, outer, place),
             dry=not copied,
+        )
+
+    def _fix(
+        self,
+        node: cst.Call,
+        data: cst.BaseExpression,
+        outer: tuple[str, cst.Call] | None,
+        place: Place,
+    ) -> Fix | None:
+        if outer is not None:
+            function, replaced = place.spelling(f"math.{outer[0]}"), outer[1]
+            text = f"{function}({place.text(data)})"
+            if not function:
+                return None
+        elif moved_by(node, place) is not None:
+            return None
+        else:
+            operand = isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
+            text, replaced = bare(data, place) if operand else place.text(data), node
+        return place.replace(
+            replaced,
+            text,
+            safety="unsafe",
+            message="use the number itself; the result may differ in its last digits, or its dtype",
         )

@@ -34,10 +34,19 @@ def is_kept(node: cst.BaseExpression, place: Place) -> bool:
     )
 
 
+_OF_A_BATCH = re.compile(
+    r"_?(?:\w+_)?(?:batch|inputs?|kwargs|losses|loss_dict|obs|observations?|outputs?|samples?)"
+)
+"""What a step is given, or makes, by its name."""
+
+
 def _is_of_this_call(target: cst.BaseExpression, place: Place) -> bool:
     """Whether what is assigned to is an entry of a dict that the call makes, or of its batch."""
     if not isinstance(target, cst.Subscript) or not isinstance(target.value, cst.Name):
         return False
+    name = target.value.value
+    if _OF_A_BATCH.fullmatch(name) and not place.global_values(name):
+        return True
     held = place.value_of(target.value)
     if isinstance(held, cst.Call):
         return place.name(held) in ("dict", "next")

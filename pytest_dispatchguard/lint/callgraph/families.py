@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import method_owner, mro
-from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id, imports_torch
 from pytest_dispatchguard.lint.facts import ClassFact
 from pytest_dispatchguard.lint.knowledge.entry_points import LIBRARY_ROOTS, Known
 from pytest_dispatchguard.lint.knowledge.library_names import canonical, family
@@ -13,6 +13,14 @@ from pytest_dispatchguard.lint.knowledge.library_names import canonical, family
 _PLAIN = frozenset(
     "object abc ABC typing Generic Protocol enum Enum dict list tuple collections".split()
 )
+_NO_TORCH = frozenset(
+    (
+        "cupy ctypes dspy flax haiku haystack jax jittor langchain langchain_core llama_index megengine "
+        "mindspore mlx mxnet numpy oneflow onnx onnxruntime paddle pydantic sklearn tensorflow tensorrt "
+        "tinygrad torch triton"
+    ).split()
+)
+"""Packages of which a class with a `forward` is none of torch's modules, or one that a table knows."""
 
 
 def families(
@@ -39,18 +47,24 @@ def is_module(project: Project, class_id: str) -> bool:
 
 
 def looks_like_module(project: Project, class_id: str) -> bool:
-    """Whether a class has an unknown library base, a `forward`, and torch modules or parameters of its
-    own."""
+    """Whether a class has a `forward` and an unknown library base, and either torch modules or parameters of
+    its own, or a library base that it takes from elsewhere in a file that uses torch."""
     line = mro(project, class_id)
-    if not any(":" not in base and not _plain(base) for base in line):
-        return False
-    if not method_owner(project, class_id, "forward"):
+    outside = [base for base in line if ":" not in base and not _plain(base)]
+    if not outside or not method_owner(project, class_id, "forward"):
         return False
     for base in line:
         class_ = project.classes.get(base)
         if class_ is not None and holds_modules(class_):
             return True
-    return False
+    file = project.files[project.modules[class_id.partition(":")[0]]]
+    return imports_torch(file) and any(map(_may_be_a_module, outside))
+
+
+def _may_be_a_module(base: str) -> bool:
+    """Whether an imported class that no table knows may be a module of torch."""
+    package, dot, _ = base.partition(".")
+    return bool(dot) and package not in _NO_TORCH and not family(canonical(base))
 
 
 def holds_modules(class_: ClassFact) -> bool:

@@ -170,11 +170,14 @@ def assigned(project: Project, class_id: str, values: Sequence[Value]) -> Symbol
     module = class_id.partition(":")[0]
     found: list[Symbol] = []
     for value in values:
-        own = value.partition(":")[2]
-        if value.startswith("item:self.") and "." not in own[5:]:
-            found.extend(member(project, Symbol("instance", class_id, True), own[5:]))
-        else:
-            found.extend(of_value(project, module, value))
+        word, _, own = value.partition(":")
+        method = own.removeprefix("self.")
+        known: Symbols = ()
+        if word != "item" or method == own or "." in method:
+            known = of_value(project, module, value)
+        if word == "item" and "." not in method and not known:  # a method, or a table of such
+            known = member(project, Symbol("instance", class_id, True), method)
+        found.extend(known)
     return tuple(dict.fromkeys(found))[:_MOST_SYMBOLS]
 
 

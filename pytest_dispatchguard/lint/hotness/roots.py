@@ -107,7 +107,7 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
                     )
         forward = f"{class_id}.forward"
         if forward in project.functions and looks_like_module(project, class_id):
-            yield Root(forward, "forward of a class with modules or parameters")
+            yield Root(forward, "forward of what looks like a module")
 
 
 def _is_placeholder(project: Project, class_id: str) -> bool:

@@ -9,7 +9,7 @@ COLD_METHODS = re.compile(
     r"build|_?build_(?:from_\w+|\w*(?:model|layer|module|network|optimizer|scheduler|dataset|"
     r"dataloader|loader|config|vocab|tokenizer|parser)s?)|extra_repr|__repr__|__str__|__format__|__del__|__init_subclass__|__set_name__|"
     r"\w*get_config|\w*from_config|get_build_config|build_from_config|get_compile_config|compile_from_config|compile|"
-    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load(?!_balanc)|save)(?:_\w+)?|_load_from_state_dict|_save_to_state_dict|"
+    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load(?!_balanc|_(?:\w+_)?(?:batch|loss)$)|save(?!_(?:\w+_)?(?:activations?|logits|loss)$))(?:_\w+)?|_load_from_state_dict|_save_to_state_dict|"
     r"from_pretrained|_from_pretrained\w*|push_to_hub\w*|from_(?:file|json|yaml|checkpoint|single_file|url)|"
     r"to_(?:json|yaml|file|json_string|json_file|diff_dict)|"
     r"__getstate__|__setstate__|__reduce__|__reduce_ex__|__getnewargs__|__deepcopy__|__copy__|__dir__|"
@@ -17,7 +17,7 @@ COLD_METHODS = re.compile(
     r"_?(?:reset|init)_(?:parameters|weights|params)\w*|weight_init|_?export\w*|onnx\w*|\w*_to_onnx|"
     r"_?plot\w*|_?draw_\w*debug\w*|\w*debug_(?:draw|vi[sz])\w*|_?print_\w+|_?show\w*|_?log_(?:metrics|summary|images?)|_?summary\w*|_?download\w*|"
     r"_?convert_(?:checkpoint|state_dict|weights|config)\w*|add_\w*arguments?|main|cli|launch_(?:eval|train|server|job|distributed|workers?|process)\w*|_?parse_args|"
-    r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)\w*|__class_getitem__|"
+    r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)(?!\w*(?:arg|batch|input|output))\w*|__class_getitem__|"
     r"test[A-Z]\w*|validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
     r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
     r"_?handle_\w*(?:recovery|oom|errors?|failures?|exceptions?)|"
@@ -35,8 +35,8 @@ COLD_METHODS = re.compile(
 flex attention compiles into its kernel."""
 
 COLD_UNLESS_ROOTS = re.compile(
-    r"_*reset_?|_?initiali[sz]e(?:_(?!hidden|state|cache|buffer|carry|memory|mask|token|input|latent|decod|beam)\w+)?|"
-    r"_?setup_\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
+    r"_*reset_?|_?initiali[sz]e(?:_(?!hidden|state|cache|buffer|carry|memory|mask|token|input|latent|decod|beam|derivativ|flow)\w+)?|"
+    r"_?setup_(?!batch|generation|input|kernel|neighbor|prefill)\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
     r"_?benchmark\w*|_?profile\w*|fit|_?(?:clear|empty|free)_\w*(?:cache|memory)|_?release_memory|_?offload"
 )
 """Functions that are cold wherever another function calls them, and hot where a library does."""

@@ -99,6 +99,9 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
         "on_test_batch_start on_test_batch_end on_before_backward on_after_backward on_before_optimizer_step "
         "on_before_zero_grad",
     ),
+    "lightning.LightningDataModule": _known(
+        "", steps="transfer_batch_to_device on_before_batch_transfer on_after_batch_transfer"
+    ),
     "lightning.Strategy": _known(
         "",
         steps="training_step validation_step test_step predict_step backward pre_backward post_backward "
@@ -119,6 +122,7 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     "transformers.PreTrainedModel": _known(
         "forward __call__", module=True, offers="prepare_inputs_for_generation"
     ),
+    "transformers.Cache": _known("update"),
     "transformers.LogitsProcessor": _known("", steps="__call__"),
     "transformers.StoppingCriteria": _known("", steps="__call__"),
     "transformers.GenerationMixin": _known(
@@ -147,18 +151,40 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
         "forward __call__", steps="train_step val_step test_step", module=True
     ),
     "mmengine.BaseLoop": _known("", steps="run_iter"),
+    "mmengine.Hook": _known(
+        "",
+        steps="before_iter after_iter before_train_iter after_train_iter before_val_iter after_val_iter "
+        "before_test_iter after_test_iter",
+    ),
+    "mmengine.BaseMetric": _known("", steps="process"),
     "mmengine.OptimWrapper": _known(
         "", steps="update_params backward step zero_grad optim_context"
     ),
     "composer.ComposerModel": _known(
         "forward", steps="loss eval_forward update_metric", module=True
     ),
+    "composer.Callback": _known(
+        "",
+        steps="batch_start batch_end before_train_batch after_train_batch before_forward after_forward "
+        "before_loss after_loss before_backward after_backward eval_batch_start eval_batch_end "
+        "eval_before_forward eval_after_forward",
+    ),
+    "detectron2.HookBase": _known("", steps="before_step after_backward after_step"),
+    "detectron2.TrainerBase": _known("", steps="run_step"),
+    "detectron2.DatasetEvaluator": _known("", steps="process"),
     "skorch.NeuralNet": _known(
         "", steps="train_step train_step_single validation_step evaluation_step infer get_loss"
     ),
     "skorch.Callback": _known("", steps="on_batch_begin on_batch_end on_grad_computed"),
     "fairseq.FairseqTask": _known("", steps="train_step valid_step"),
     "ignite.Metric": _known("", steps="update iteration_completed compute", article="an"),
+    "stable_baselines3.BaseBuffer": _known("", steps="add sample _get_samples"),
+    "stable_baselines3.BaseCallback": _known("", steps="_on_step"),
+    "torch_geometric.nn.MessagePassing": _known(
+        "forward message aggregate message_and_aggregate update edge_update", module=True
+    ),
+    "torchrl.EnvBase": _known("", steps="_step", module=True),
+    "torchrl.Transform": _known("forward _call _apply_transform _inv_call", module=True),
     "pyro.Messenger": _known(
         "_process_message _postprocess_message _pyro_sample _pyro_post_sample _pyro_param _pyro_post_param",
         lasting=False,

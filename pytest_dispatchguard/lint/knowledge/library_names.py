@@ -16,6 +16,8 @@ _SAME_NAME: Mapping[str, str] = {
     "torch.distributions.transforms.Transform": "torch.distributions.Transform",
     "torchmetrics.metric.Metric": "torchmetrics.Metric",
     "torchmetrics.collections.MetricCollection": "torchmetrics.MetricCollection",
+    "torch_geometric.nn.conv.message_passing.MessagePassing": "torch_geometric.nn.MessagePassing",
+    "transformers.cache_utils.Cache": "transformers.Cache",
     "transformers.modeling_utils.PreTrainedModel": "transformers.PreTrainedModel",
     "transformers.generation.logits_process.LogitsProcessor": "transformers.LogitsProcessor",
     "transformers.generation.LogitsProcessor": "transformers.LogitsProcessor",
@@ -39,10 +41,14 @@ _SAME_NAME: Mapping[str, str] = {
     "flax.linen.Module": "flax.linen.Module",
 }
 _BY_LAST_NAME = {
+    "mmcv": "mmengine",
     "pytorch_lightning": "lightning",
     **{
         n: n
-        for n in "composer fairseq ignite lightning mmengine pyro skorch torcheval torchtnt vllm".split()
+        for n in (
+            "composer detectron2 fairseq ignite lightning mmengine pyro skorch stable_baselines3 torcheval "
+            "torchrl torchtnt vllm"
+        ).split()
     },
 }
 """Packages of which `LIBRARY_ROOTS` has classes by their last names, wherever they stand in it."""
@@ -78,7 +84,12 @@ _FAMILIES = (
         re.compile(r"transformers\.(?:[\w.]+\.)?\w*(?:Model|ForCausalLM|ForSequenceClassification)"),
         "transformers.PreTrainedModel",
     ),
+    (re.compile(r"transformers\.(?:[\w.]+\.)?\w+Cache"), "transformers.Cache"),
     (re.compile(r"transformers\.(?:[\w.]+\.)?\w+LogitsProcessor"), "transformers.LogitsProcessor"),
+    (
+        re.compile(r"torch_geometric\.nn\.(?:[\w.]+\.)?(?:MessagePassing|\w+Conv)"),
+        "torch_geometric.nn.MessagePassing",
+    ),
     (re.compile(r"diffusers\.(?:[\w.]+\.)?\w+Pipeline"), "diffusers.DiffusionPipeline"),
     (re.compile(r"diffusers\.(?:[\w.]+\.)?\w+Scheduler"), "diffusers.SchedulerMixin"),
     (re.compile(r"tensordict\.nn\.(?:[\w.]+\.)?\w*TensorDictModule\w*"), "tensordict.nn.TensorDictModule"),
@@ -101,6 +112,9 @@ _WITHIN = (
     ("skorch.", "NeuralNetBinaryClassifier", "skorch.NeuralNet"),
     ("skorch.", "NeuralNetRegressor", "skorch.NeuralNet"),
     ("skorch.callbacks.", "", "skorch.Callback"),
+    ("stable_baselines3.", "Buffer", "stable_baselines3.BaseBuffer"),
+    ("torchrl.envs.", "Transform", "torchrl.Transform"),
+    ("torchrl.envs.", "Env", "torchrl.EnvBase"),
     ("ignite.metrics.", "", "ignite.Metric"),
     ("torch_geometric.nn.", "", "torch.nn.Module"),
     ("gpytorch.Module", "", "torch.nn.Module"),

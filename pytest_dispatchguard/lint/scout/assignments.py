@@ -16,7 +16,14 @@ from pytest_dispatchguard.lint.scout.state import (
     visit_children,
 )
 from pytest_dispatchguard.lint.scout.tensor_guesses import ask_index, ask_iterated
-from pytest_dispatchguard.lint.scout.values import annotation, text, values
+from pytest_dispatchguard.lint.scout.values import (
+    annotation,
+    dotted,
+    resolved,
+    table_read,
+    text,
+    values,
+)
 
 
 def bind(walk: Walk, target: Node, value: Node | bool, whole: Node | None = None) -> None:
@@ -106,11 +113,10 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
         if parts[0].type == "identifier" and text(walk.source, parts[0]) == reading.self_name:
             reading.looks.add("self-write")
             if reading.owner is not None:
-                add_values(
-                    reading.owner.attrs,
-                    text(walk.source, parts[-1]),
-                    _declared_values(walk, value, declared),
-                )
+                found = _declared_values(walk, value, declared)
+                if value is not None:
+                    found += _held_methods(walk, value)
+                add_values(reading.owner.attrs, text(walk.source, parts[-1]), found)
         else:
             visit(walk, parts[0])
             if value is not None:
@@ -153,6 +159,17 @@ def _declared_values(walk: Walk, value: Node | None, declared: Node | None) -> l
     elif declared is None:
         found.append("unknown")
     return found
+
+
+def _held_methods(walk: Walk, value: Node) -> list[Value]:
+    """What else of its object an attribute holds: a method perhaps, or one of a table of methods."""
+    if value.type == "call" and len(value.named_children[-1].named_children) == 2:
+        callee = resolved(dotted(walk.source, value.named_children[0]), walk.imports)
+        if callee == "types.MethodType":
+            value = value.named_children[-1].named_children[0]
+    owner, _, name = dotted(walk.source, table_read(walk.source, value) or value).partition(".")
+    is_own = owner == walk.reading.self_name and name and "." not in name
+    return [f"item:self.{name}"] if is_own else []
 
 
 def _assignment(walk: Walk, node: Node) -> None:

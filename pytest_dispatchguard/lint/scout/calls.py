@@ -52,6 +52,13 @@ _CONSTANT = re.compile(r"\b(?:_*[A-Z][A-Z0-9_]*|__\w+__)\b")
 """A name that is written as those of constants are."""
 
 
+_SENDS = re.compile(
+    r"remote|\w*_rpc|rpc_(?:sync|async)|(?:call|execute|foreach|invoke|run)_"
+    r"\w*(?:actor|all|each|method|rank|worker)\w*"
+)
+"""What has a method run elsewhere, by the name that it is given: `workers.run_all("train_on_batch", x)`."""
+
+
 def _call(walk: Walk, node: Node) -> None:
     call_as(walk, node, "call")
 
@@ -73,6 +80,10 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         visit(walk, arguments)
         return
     given = arguments.named_children
+    if given and given[0].type == "string" and _SENDS.fullmatch(last):
+        method = text(walk.source, given[0]).strip("\"'")
+        if method.isidentifier() and is_distinctive(method):
+            note_call(walk, f"{UNNAMED}.{method}", "call", node)
     if given and last in _ASKED_CALLS:
         _ask_given(walk, last, callee, given)
     if last and len(given) < 4:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import CallFact, ClassFact, FileFacts, FunctionFact, Value
-from pytest_dispatchguard.lint.scout.values import dotted, resolved, text, values
+from pytest_dispatchguard.lint.scout.values import dotted, resolved, table_read, text, values
 
 
 class Hinges:
@@ -312,6 +312,9 @@ def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
     for value in bound:
         if isinstance(value, bool):
             continue
+        table = table_read(walk.source, value)
+        if table is not None:
+            value = table
         kind = value.type
         if kind not in ("call", "identifier", "attribute", "conditional_expression", "await"):
             continue

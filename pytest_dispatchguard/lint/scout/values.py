@@ -121,7 +121,7 @@ def _call_value(
     return f"call:{full}"
 
 
-_MOST_ENTRIES = 8
+_MOST_ENTRIES = 16
 
 
 def _entries(
@@ -135,6 +135,17 @@ def _entries(
         if name and name.partition(".")[0] not in local - {"self"}:
             found.append(f"item:{resolved(name, imports)}")
     return found[:_MOST_ENTRIES]
+
+
+def table_read(source: bytes, node: Node) -> Node | None:
+    """The name of what an entry is taken from, with brackets or `get`: a table of functions perhaps."""
+    if node.type == "call":
+        callee = node.named_children[0]
+        got = callee.type == "attribute" and text(source, callee.named_children[-1]) == "get"
+        table = callee.named_children[0] if got else None
+    else:
+        table = node.named_children[0] if node.type == "subscript" else None
+    return table if table is not None and dotted(source, table) else None
 
 
 def values(
