@@ -117,6 +117,15 @@ def subscripts_written(node: cst.CSTNode) -> list[cst.Subscript]:
     return [target for target in targets if isinstance(target, cst.Subscript)]
 
 
+def item_key(node: cst.CSTNode) -> str:
+    """`label` of `batch["label"]`; empty for anything else."""
+    if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
+        return ""
+    index = node.slice[0].slice
+    key = index.value if isinstance(index, cst.Index) else None
+    return str(key.raw_value) if isinstance(key, cst.SimpleString) else ""
+
+
 def target_names(loop: cst.CSTNode) -> frozenset[str]:
     """The names that a for loop or comprehension gives a new value in every iteration, by its header."""
     targets: list[cst.CSTNode] = []

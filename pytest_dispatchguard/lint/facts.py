@@ -19,7 +19,7 @@ ONE: Value = "one"
 
 
 SIZED_FACTORIES = frozenset(
-    "zeros ones empty full rand randn eye arange linspace logspace pad".split()
+    "zeros ones empty full rand randint randn eye arange linspace logspace pad".split()
 )
 """Functions of torch that take sizes or bounds."""
 SIZED_METHODS = frozenset(

@@ -10,7 +10,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
 from ..syncs.lightning import logged
-from ..syntax import assigned, is_word, method_call
+from ..syntax import assigned, is_word, item_key, method_call
 from .constants.fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
 from .devices import device_of
@@ -192,7 +192,7 @@ class HostDataToDevice(Rule):
         would be `clone()`. What is converted only where it is no tensor is for callers to avoid."""
         if place.name(node) != "torch.tensor":
             return False
-        owner = data.value if _is_item(data) else data
+        owner = data.value if isinstance(data, cst.Subscript) and item_key(data) else data
         if not isinstance(owner, cst.Name | cst.Attribute):
             return False
         kind = place.kind(data)
@@ -247,14 +247,6 @@ class HostDataToDevice(Rule):
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"
         )
-
-
-def _is_item(data: cst.BaseExpression) -> TypeGuard[cst.Subscript]:
-    """Whether an expression is what a dict holds under a key that is written down: `batch["label"]`."""
-    if not isinstance(data, cst.Subscript) or len(data.slice) != 1:
-        return False
-    index = data.slice[0].slice
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
 
 
 def _has_one(data: cst.BaseExpression) -> TypeGuard[cst.List | cst.Tuple]:

@@ -176,6 +176,19 @@ def _handed_on(node: cst.Call, place: Place) -> bool:
     return name not in _CONSUMERS and not name.startswith("torch.")
 
 
+def _is_module(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a module: the one that the method is of, or one that it holds."""
+    return place.kind(node).what in ("module", "modules") or (
+        place.in_module and is_self(node, place)
+    )
+
+
+_CONVERTING = frozenset({"bfloat16", "cuda", "float", "half", "to"})
+_ON_PURPOSE = re.compile(r"load|move|onto|place|sleep|swap|wake|(?:^|_|\.)to(?:_|$)", re.IGNORECASE)
+"""Functions that are there to move modules, by their names."""
+_ASKS_PLACE = re.compile(r"device|dtype|cpu|cuda|offload|low_?mem|first|init", re.IGNORECASE)
+
+
 class ModuleTreeWalk(Rule):
     """The tree of modules is walked on every call.
 
@@ -183,7 +196,9 @@ class ModuleTreeWalk(Rule):
     Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules
     in hot functions, `next(self.parameters()).dtype` among them. A loop over them once per step is a
     note, and so is one over those of an attribute of which only that call says that it is a module.
-    `model.train()` and `model.eval()`, which walk it to set a flag everywhere, are notes.
+    `model.train()` and `model.eval()`, which walk it to set a flag everywhere, are notes, and so are
+    `self.proj.to(x.device)`, `.cuda()`, `.half()` and the like of modules, but where a condition asks for the
+    device or dtype, or the function is named for moving things.
 
     ## Why it costs
     The walk visits every submodule through nested Python generators and remembers what it has seen:
@@ -210,7 +225,7 @@ class ModuleTreeWalk(Rule):
     code = "DG610"
     name = "module-tree-walk"
     origin = "diffusers#9520"
-    looks_for = Call(*_WALKS, *_MODES)
+    looks_for = Call(*_WALKS, *_MODES, *_CONVERTING)
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -220,6 +235,8 @@ class ModuleTreeWalk(Rule):
             return None
         if place.last_name(node) in _MODES:
             return self._mode(node, receiver, place)
+        if place.last_name(node) in _CONVERTING:
+            return self._moved(node, receiver, place)
         if not place.per_call:
             return self._looped(node, receiver, "in every step", place)
         if place.last_name(node).endswith("buffers") and (
@@ -259,7 +276,7 @@ class ModuleTreeWalk(Rule):
     def _mode(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:
         """The mode of a model, which is usually the one that it is in already."""
         kind = place.kind(receiver)
-        model = kind.what == "module" or (
+        model = _is_module(receiver, place) or (
             kind.what == "unknown"
             and MODULE_NAMES.search(place.dotted(receiver).rpartition(".")[2]) is not None
         )
@@ -270,6 +287,21 @@ class ModuleTreeWalk(Rule):
             node,
             f"`{place.short(node)}` sets a flag in every submodule in Python, a microsecond or so for each; "
             f"do it where the mode changes, or only if `{place.short(receiver)}.training` is another",
+            certainty="note",
+        )
+
+    def _moved(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:
+        """A module that is moved or converted, and is there already as a rule."""
+        if place.kind(receiver).what not in ("module", "modules") or _ON_PURPOSE.search(
+            place.qualname
+        ):
+            return None
+        if any(_ASKS_PLACE.search(place.text(test)) for test, _ in place.conditions):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` visits every parameter and buffer in Python, a microsecond or so for "
+            "each, also where none has to move or change; do it once, where the device or dtype is chosen",
             certainty="note",
         )
 

@@ -85,9 +85,13 @@ _STREAM_OR_EVENT = re.compile(r"(?:^|[._])(?:\w*_)?(?:stream|event)s?$", re.IGNO
 
 
 def _of_stream_or_event(inner: cst.BaseExpression | None, place: Place) -> bool:
-    """Whether a stream or an event is waited for, by its name, in a file that works with torch."""
+    """Whether a stream or an event is waited for, by its name, in a file that works with torch, or by what it
+    was made with."""
     if inner is None or "torch" not in place.imports:
         return False
+    made = place.value_of(inner) if isinstance(inner, cst.Name) else None
+    if isinstance(made, cst.Call) and place.last_name(made) in ("Event", "Stream"):
+        return _on_device_module(place.name(made))
     return _STREAM_OR_EVENT.search(place.dotted(inner)) is not None
 
 

@@ -11,7 +11,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Certainty, Finding, Place, nodes, weaker
 
-from ..syntax import called_name, clauses, is_word, last_small, names_in, small_statements
+from ..syntax import called_name, clauses, is_word, item_key, last_small, names_in, small_statements
 
 READS = ("item", "tolist", "int", "float", "complex")
 """Last names of calls that bring the value of a tensor to Python."""
@@ -532,6 +532,8 @@ def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
             return True
     whole = index
     while isinstance(whole, cst.Subscript):  # rows of a mask are masks
+        if _MASK.search(item_key(whole)):
+            return True
         whole = whole.value
     if whole is not index and (place.kind(whole).host or place.kind(whole).what == "nested"):
         return False

@@ -199,6 +199,8 @@ def _call_kind(
         return kind if kind is not None else TENSOR.maybe()
     if called.cls in reader.tensor_types and called.cls:
         return TENSOR
+    if name is not None and name in reader.brief.fields:
+        return Kind("unknown", cls=name)  # an instance of a class of the project
     if _brings_to_the_cpu(func, last, args, texts) and _is_undetermined(receiver):
         return on_cpu(UNKNOWN)
     return UNKNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import Value
-from pytest_dispatchguard.lint.scout.calls import note_patch
+from pytest_dispatchguard.lint.scout.calls import may_be_list, note_patch
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
     Walk,
@@ -130,7 +130,7 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
             for index in indices
         ):
             reading.looks.add("element")
-        if any(index.type == "list" for index in indices):
+        if any(may_be_list(walk, index) for index in indices):
             reading.looks.add("list-index")
         visit_children(walk, target)
     elif kind in ("pattern_list", "tuple_pattern", "list_pattern"):

@@ -438,7 +438,7 @@ def _attribute(walk: Walk, node: Node) -> None:
 
 def _subscript(walk: Walk, node: Node) -> None:
     reading = walk.reading
-    if any(_is_list(reading, walk.source, part) for part in node.named_children[1:]):
+    if any(may_be_list(walk, part) for part in node.named_children[1:]):
         reading.looks.add("list-index")
     if "subscript" not in reading.looks:
         parts = node.named_children
@@ -454,20 +454,30 @@ def _subscript(walk: Walk, node: Node) -> None:
     visit_children(walk, node)
 
 
-def _is_list(reading: Reading, source: bytes, index: Node) -> bool:
-    """Whether an index is a list, or a name that may hold one."""
+def may_be_list(walk: Walk, index: Node) -> bool:
+    """Whether an index is a list or an array, or a name that may hold one."""
+    reading = walk.reading
     if index.type != "identifier":
-        return index.type == "list"
-    name = text(source, index)
+        return index.type == "list" or _is_array(walk, index)
+    name = text(walk.source, index)
     if any(_LIST.match(value) for value in reading.param_values.get(name, ())):
         return True
     return any(
-        not isinstance(value, bool) and value.type in ("list", "list_comprehension")
+        not isinstance(value, bool)
+        and (value.type in ("list", "list_comprehension") or _is_array(walk, value))
         for value in reading.bindings.get(name, ())
     )
 
 
-_LIST = re.compile(r"ann:(?:typing\.)?[Ll]ist\b")
+def _is_array(walk: Walk, node: Node) -> bool:
+    """Whether an expression is a call of NumPy."""
+    if node.type != "call":
+        return False
+    root = dotted(walk.source, node.named_children[0]).partition(".")[0]
+    return walk.imports.get(root, "").partition(".")[0] == "numpy"
+
+
+_LIST = re.compile(r"ann:(?:(?:typing\.)?[Ll]ist|(?:np|numpy)\.ndarray)\b")
 
 
 HANDLERS: dict[str, Handler] = {

@@ -17,6 +17,12 @@ from pytest_dispatchguard.lint.scout.state import (
 )
 from pytest_dispatchguard.lint.scout.values import dotted, text
 
+_HOLDS_TENSORS = re.compile(
+    r"ann:(?:[\w.]+\.)?(?!\w*(?:Arg(?:ument)?s|Config\w*|Dict|Enum|Iter\w*|List|Mapping|Mode|Namespace|Options?|"
+    r"Params|Path|Sequence|Settings|Size|Spec|State|Tuple|Type)$)[A-Z][a-z]\w+"
+)
+"""An annotation with a class whose instances may have attributes that are tensors."""
+
 
 def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
     """Whether an expression may be a tensor whatever stands in it is; else it may be one only if one of the
@@ -30,9 +36,13 @@ def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
         attribute = text(walk.source, parts[-1])
         if attribute in words.READABLE_TENSOR_ATTRIBUTES:
             return True
-        if parts[0].type == "identifier" and text(walk.source, parts[0]) == walk.reading.self_name:
+        if parts[0].type != "identifier":
+            return False
+        owner = text(walk.source, parts[0])
+        if owner == walk.reading.self_name:
             hinges.attributes.add(attribute)
-        return False
+            return False
+        return any(map(_HOLDS_TENSORS.fullmatch, walk.reading.param_values.get(owner, ())))
     if kind == "call":
         return _doubt_of_call(walk, node, hinges)
     if kind == "comparison_operator":

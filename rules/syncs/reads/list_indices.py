@@ -1,4 +1,4 @@
-"""DG438: indices that are lists."""
+"""DG438: indices that are lists, or arrays of NumPy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..waits import OTHER_ARRAYS, indices, works_on_host
 
 
 class IndexByList(Rule):
-    """A tensor on the device is indexed by a Python list, which is copied there first.
+    """A tensor on the device is indexed by a Python list or a NumPy array, which is copied there first.
 
     ## What it does
 
-    Finds `x[[i]]`, `x[..., [i, j]]` and `x[rows]` of a list `rows`, of device tensors in hot code, also where
-    they are written to. One number in brackets is a finding, and so are numbers in equal steps
-    (`boxes[:, [0, 2]]`): a slice does the same. Others, and lists with a name, are a note.
+    Finds `x[[i]]`, `x[..., [i, j]]` and `x[rows]` of a list or an array `rows`, of device tensors in hot
+    code, also where they are written to. One number in brackets is a finding, and so are numbers in equal
+    steps (`boxes[:, [0, 2]]`): a slice does the same. Others, lists with a name, and arrays are a note.
 
     ## Why it costs
 
@@ -77,7 +77,9 @@ class IndexByList(Rule):
         for element in node.slice:
             index = element.slice.value if isinstance(element.slice, cst.Index) else None
             if isinstance(index, cst.Name) and self._holds_numbers(index, place):
-                return self._by_name(node, index, place)
+                return self._by_value(node, f"list `{index.value}`", place)
+            if index is not None and _is_array(index, place):
+                return self._by_value(node, f"array `{place.short(index, 24)}`", place)
             if not isinstance(index, cst.List) or not index.elements:
                 continue
             values = [e.value for e in index.elements]
@@ -148,13 +150,13 @@ class IndexByList(Rule):
             and element.what == "scalar"
         )
 
-    def _by_name(self, node: cst.Subscript, index: cst.Name, place: Place) -> Finding | None:
+    def _by_value(self, node: cst.Subscript, what: str, place: Place) -> Finding | None:
         if not place.on_device(node.value) or not place.kind(node.value).is_tensor:
             return None
         return place.finding(
             node,
-            f"`{place.short(node)}` copies the list `{index.value}` to the device on every call, and the "
-            "host waits for the copy. Keep a tensor of indices on the device, or slice.",
+            f"`{place.short(node)}` copies the {what} to the device on every call, and the host waits for "
+            "the copy. Keep a tensor of indices on the device, or slice.",
             certainty="note",
         )
 
@@ -195,6 +197,27 @@ class IndexByList(Rule):
     ) -> Certainty:
         known = slices and all(place.kind(value).what == "scalar" for value in values)
         return "sure" if known and place.on_device(node.value) else "note"
+
+
+_ARRAYS = frozenset(
+    "arange argsort array asarray concatenate flatnonzero permutation repeat setdiff1d tile unique".split()
+)
+"""Functions of NumPy that give more than one number."""
+_SIZED = {"choice": 2, "integers": 3, "randint": 3}
+"""Those that do if they are told a size: how many arguments that takes."""
+
+
+def _is_array(index: cst.BaseExpression, place: Place) -> bool:
+    """Whether an index is surely an array of NumPy, not one number of such."""
+    kind = place.kind(index)
+    if kind.cls != "numpy" or not kind.sure or kind.optional:
+        return False
+    made = place.value_of(index) if isinstance(index, cst.Name) else index
+    if not isinstance(made, cst.Call):
+        return made is None and isinstance(index, cst.Name)  # by its annotation
+    last = place.last_name(made)
+    sized = place.argument(made, None, "size") is not None
+    return last in _ARRAYS or (last in _SIZED and (sized or len(made.args) >= _SIZED[last]))
 
 
 def _is_added_to(node: cst.Subscript, place: Place) -> bool:

@@ -69,11 +69,12 @@ class Unique(Rule):
 
 class Bincount(Rule):
     """`bincount` makes the host wait for the device, also with `minlength`; `one_hot` without a number of
-    classes does, too.
+    classes does, too, and so does `histc` without bounds.
 
     ## What it does
 
-    Finds `bincount` of device tensors in hot code, and `one_hot` that is not told how many classes there are.
+    Finds `bincount` of device tensors in hot code, `one_hot` that is not told how many classes there are, and
+    `histc` that is not told where the bins begin and end.
 
     ## Why it costs
 
@@ -101,7 +102,7 @@ class Bincount(Rule):
     code = "DG425"
     name = "bincount-of-tensor"
     origin = "torchmetrics#1413"
-    looks_for = Call("bincount", "one_hot", place="torch")
+    looks_for = Call("bincount", "histc", "one_hot", place="torch")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call on a device tensor."""
@@ -110,6 +111,8 @@ class Bincount(Rule):
             return None
         if place.last_name(node) == "one_hot":
             return self._of_labels(node, worked_on[0], place)
+        if place.last_name(node) == "histc":
+            return self._of_values(node, place)
         size = place.argument(node, 2 if place.name(node) else 1, "minlength")
         counted = place.short(worked_on[0], 32)
         certainty = worked_on[1]
@@ -145,6 +148,20 @@ class Bincount(Rule):
             f"`{place.short(node)}` reads the smallest and the largest label to know how many classes "
             f"there are, and the host waits for the device. `one_hot({place.short(labels)}, num_classes)` "
             "does not.",
+            certainty="note",
+        )
+
+    def _of_values(self, node: cst.Call, place: Place) -> Finding | None:
+        most = 2 if place.name(node) else 1
+        named = {a.keyword.value for a in node.args if a.keyword is not None}
+        if len(node.args) - len(named) > most or named & {"min", "max"}:
+            return None
+        if any(a.star for a in node.args):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` reads the smallest and the largest value to know where the bins begin "
+            "and end, and the host waits for the device. With `min=` and `max=` it does not.",
             certainty="note",
         )
 

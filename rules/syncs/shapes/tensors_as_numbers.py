@@ -24,7 +24,9 @@ from ...syntax import subscripts_written
 from ..data_flow import sources
 from ..waits import is_of_grid, waits_inside, works_on_host
 
-_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace logspace".split())
+_FACTORIES = frozenset(
+    "zeros ones empty full rand randint randn eye arange linspace logspace".split()
+)
 _FILLED = {"masked_fill": 1, "masked_fill_": 1, "index_fill": 2, "index_fill_": 2}
 """Where the methods that fill take the number; as functions, one later."""
 _MADE_FULL = {"full": 1, "full_like": 1, "new_full": 1}
@@ -35,7 +37,9 @@ _NAMED = {
     "pad": "torch.nn.functional.pad",
 }
 """Other functions, by their last names."""
-_SIZE_NAMES = frozenset("size shape start end steps length n m index pad shifts split_size".split())
+_SIZE_NAMES = frozenset(
+    "size shape start end steps length low high n m index pad shifts split_size".split()
+)
 
 
 class TensorAsNumber(Rule):
