@@ -118,6 +118,8 @@ class FunctionFact:
     """Whether it returns a function made inside it: a wrapper factory, or a decorator."""
     training_loop: bool = False
     """Whether a loop in it runs backward and an optimizer's step."""
+    training_step: bool = False
+    """Whether it runs backward and an optimizer's step, neither of them in a loop."""
     feeds_model: bool = False
     """Whether a loop in it calls a module, batch by batch or step by step."""
     over_loader: bool = False

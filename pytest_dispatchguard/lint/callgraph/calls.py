@@ -268,6 +268,8 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
     direct, spread = _ways(project, scope, call.name, symbols)
     for symbol in symbols:
         if symbol.kind == "function":
+            if call.how == "returned" and not symbol.id.endswith(f".<locals>.{call.name}"):
+                continue  # it is run where the result is called
             facts = project.functions.get(symbol.id, ())
             if call.how != "read" or any(is_property(f) for f in facts):
                 add(symbol.id, call.loop, symbol.id in direct, symbol.id in spread)

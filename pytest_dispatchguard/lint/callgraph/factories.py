@@ -14,14 +14,18 @@ _FUNCTION_NAME = re.compile(
 
 
 def returned_functions(project: Project, function_id: str) -> list[str]:
-    """The nested functions that a factory or decorator returns."""
+    """The functions that a factory or decorator returns: nested ones, and functions of its module."""
     found: list[str] = []
+    module = function_id.partition(":")[0]
     for fact in project.functions.get(function_id, ()):
         for call in fact.calls:
-            if call.how == "returned":
-                inner = f"{function_id}.<locals>.{call.name}"
-                if inner in project.functions and inner not in found:
-                    found.append(inner)
+            if call.how != "returned":
+                continue
+            for inner in (f"{function_id}.<locals>.{call.name}", f"{module}:{call.name}"):
+                if inner in project.functions:
+                    if inner not in found:
+                        found.append(inner)
+                    break
     return found
 
 
@@ -32,6 +36,8 @@ def wrappers(project: Project, decorator_id: str) -> list[str]:
     while queue:
         current, depth = queue.pop(0)
         for inner in returned_functions(project, current):
+            if ".<locals>." not in inner:
+                continue
             if any(_decorates(fact) for fact in project.functions[inner]):
                 if depth < 4:
                     queue.append((inner, depth + 1))

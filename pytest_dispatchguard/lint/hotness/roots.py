@@ -213,6 +213,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                 yield Root(function_id, "a loop that feeds a model", "step", True, True)
             elif _named_forward(project, function_id, fact):
                 yield Root(function_id, "a forward, by its name")
+            elif fact.training_step and not one_time and not in_tests(project, function_id):
+                yield Root(function_id, "runs backward and an optimizer's step", "step")
             for call in fact.calls:
                 if call.how.startswith("hook") and not in_tests(project, function_id):
                     yield from _handed_over(project, function_id, fact, call)

@@ -225,6 +225,7 @@ def is_unnoticed(
         function.decorators
         or function.mark
         or function.training_loop
+        or function.training_step
         or function.feeds_model
         or function.takes_batch
         or STEPS.fullmatch(last)

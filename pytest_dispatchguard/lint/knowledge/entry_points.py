@@ -245,6 +245,7 @@ STEPS = re.compile(
     r"_?(?:generate|decode|sample|predict)_(?:token|next_tokens?)|"
     r"_?(?:run|process|do)_(?:training_|train_|validation_|eval_|test_|evaluation_)?(?:batch|step|iter|iteration)|"
     r"_?(?:train|eval|valid|test)_(?:one_)?(?:iter|iteration|minibatch|micro_?batch)|"
+    r"_?(?:choose|get|predict|sample|select)_actions?|act|_?forward_pass|"
     r"_?forward_(?:backward_)?step|_?forward_backward(?:_\w+)?|_?run_iter|_?optimizer_step|"
     r"_?(?:compute|calc|calculate|get)_loss(?:es)?|"
     r"_?get_batch_loss(?:_metrics)?|_?clip_grad(?:ient)?s?(?:_norm)?_?|_?update_(?:policy|actor|critic|ema)|"

@@ -181,16 +181,21 @@ def _argument(walk: Walk, argument: Node) -> None:
 
 
 def _note_made_name(walk: Walk, callee: Node, how: str) -> None:
-    """Notes a call of ``getattr(self, f"forward_{mode}")(…)``, by the beginning of the name."""
+    """Notes a call of ``getattr(self, f"forward_{mode}")(…)``, by the beginning of the name, and of
+    ``getattr(self, "forward_" + mode)(…)``."""
     parts = callee.named_children
     given = parts[-1].named_children if parts[-1].type == "argument_list" else []
-    if text(walk.source, parts[0]) != "getattr" or len(given) < 2 or given[1].type != "string":
+    if text(walk.source, parts[0]) != "getattr" or len(given) < 2:
         return
-    owner, inside = dotted(walk.source, given[0]), given[1].named_children
-    if owner != walk.reading.self_name or len(inside) < 2 or inside[1].type != "string_content":
+    name = given[1]
+    while name.type == "binary_operator":
+        name = name.named_children[0]
+    owner, inside = dotted(walk.source, given[0]), name.named_children
+    if owner != walk.reading.self_name or name.type != "string" or len(inside) < 2:
         return
-    begins = text(walk.source, inside[1])
-    if len(begins) > 2 and begins.isidentifier():
+    begins = text(walk.source, inside[1]) if inside[1].type == "string_content" else ""
+    made = name is not given[1] or len(inside) > 3
+    if made and len(begins) > 2 and begins.isidentifier():
         note_call(walk, f"{owner}.{begins}*", how, callee)
 
 
@@ -270,6 +275,8 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
     """Reads a call that tells something by its name."""
     reading = walk.reading
     bare = callee.type == "identifier"
+    if last == "backward" or (last == "step" and _OPTIMIZER.search(text(walk.source, callee))):
+        reading.trains.add(last)
     if last in ("backward", "step") and walk.loop:
         if last == "backward":
             reading.backward = True

@@ -53,6 +53,7 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         and all(node is not None and origin(walk, reading, node) == CPU for node in reading.returns)
     )
     fact.training_loop = reading.backward and reading.step
+    fact.training_step = len(reading.trains) == 2 and not reading.backward and not reading.step
     if fact.training_loop and reading.step_rounds:
         _leave_steps(reading)
     fact.feeds_model = walk.tensors_here and feeds_a_model(walk, reading)
@@ -166,7 +167,7 @@ def _keep_calls(walk: Walk, reading: Reading) -> None:
     for (name, how), call in reading.calls.items():
         root, dot, rest = name.partition(".")
         if how == "returned":
-            if root in reading.nested:
+            if root in reading.nested or not (root in reading.bindings or root in reading.params):
                 kept.append(call)
             continue
         if _leads_on(walk, reading, root, rest.rpartition(".")[2] if dot else "", own_package):

@@ -66,6 +66,7 @@ class Reading:
         "tensor_uses",
         "tested",
         "tested_open",
+        "trains",
         "yields",
     )  # fmt: skip
 
@@ -116,6 +117,8 @@ class Reading:
         """The parameters that it says are tensors, once somebody has asked."""
         self.backward = False
         self.step = False
+        self.trains: set[str] = set()
+        """Which of `backward` and an optimizer's `step` it calls, in a loop or not."""
         self.step_rounds: dict[tuple[int, ...], set[str]] = {}
         """The loops whose rounds are steps of a training."""
         self.rounds: dict[tuple[str, str], set[tuple[int, ...]]] = {}
@@ -297,6 +300,12 @@ def local_values(walk: Walk, node: Node) -> list[Value]:
     return values(walk.source, node, walk.imports, local)
 
 
+_NAMES_FUNCTIONS = frozenset(
+    "await attribute boolean_operator call conditional_expression identifier".split()
+)
+"""Kinds of expressions that may be a function, or an object that is called."""
+
+
 def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
     """What a local at the root of a call may stand for, where that can lead to a function. For functions that
     have been read to the end."""
@@ -316,7 +325,7 @@ def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
         if table is not None:
             value = table
         kind = value.type
-        if kind not in ("call", "identifier", "attribute", "conditional_expression", "await"):
+        if kind not in _NAMES_FUNCTIONS:
             continue
         if kind == "call":
             callee = resolved(dotted(walk.source, value.named_children[0]), walk.imports)

@@ -19,7 +19,7 @@ from pytest_dispatchguard.lint.scout.values import dotted, text
 
 _HOLDS_TENSORS = re.compile(
     r"ann:(?:[\w.]+\.)?(?!\w*(?:Arg(?:ument)?s|Config\w*|Dict|Enum|Iter\w*|List|Mapping|Mode|Namespace|Options?|"
-    r"Params|Path|Sequence|Settings|Size|Spec|State|Tuple|Type)$)[A-Z][a-z]\w+"
+    r"Params|Path|Sequence|Settings|Size|Spec|State|Tensor|Tuple|Type)$)[A-Z][a-z]\w+"
 )
 """An annotation with a class whose instances may have attributes that are tensors."""
 

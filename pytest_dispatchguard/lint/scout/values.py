@@ -159,7 +159,13 @@ def values(
             [literal, *_entries(source, node, imports, local)] if literal == "dict" else [literal]
         )
     if kind == "call":
-        return [_call_value(source, node, imports, local)]
+        found = _call_value(source, node, imports, local)
+        given = node.named_children[-1].named_children
+        if found == "call:functools.partial" and given:
+            return values(source, given[0], imports, local)
+        return [found]
+    if kind == "subscript" and node.named_children[0].type == "dictionary":
+        return ["unknown", *_entries(source, node.named_children[0], imports, local)]
     if kind in ("identifier", "attribute"):
         name = dotted(source, node)
         if name and name.partition(".")[0] not in local:
@@ -174,6 +180,9 @@ def values(
                 *values(source, parts[0], imports, local),
                 *values(source, parts[2], imports, local),
             ]
+    if kind == "boolean_operator":
+        operands = [c for c in node.named_children if c.type != "comment"]
+        return [word for part in operands for word in values(source, part, imports, local)]
     if kind == "unary_operator" and node.named_child_count:
         inner = values(source, node.named_children[-1], imports, local)
         return inner if inner[0] in ("int", "float") else ["unknown"]

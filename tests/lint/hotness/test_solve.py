@@ -72,7 +72,8 @@ MODULE = "import torch\nfrom torch import nn\n"
         ("diffusers.hooks.ModelHook", "pre_forward", "pre_forward of a diffusers.hooks.ModelHook", "call"),
         ("mmengine.model.BaseModule", "forward", "forward of a torch.nn.Module", "call"),
         ("mmengine.model.base_model.BaseModel", "train_step", "of a mmengine.BaseModel", "step"),
-        ("torch_geometric.nn.conv.MessagePassing", "forward", "forward of a torch.nn.Module", "call"),
+        ("torch_geometric.nn.conv.MessagePassing", "message", "message of a torch_geometric.nn.MessagePassing", "call"),
+        ("torch_geometric.nn.Linear", "forward", "forward of a torch.nn.Module", "call"),
         ("gpytorch.kernels.Kernel", "forward", "forward of a torch.nn.Module", "call"),
         ("skorch.NeuralNetClassifier", "train_step_single", "of a skorch.NeuralNet", "step"),
         ("ignite.metrics.Accuracy", "update", "update of an ignite.Metric", "step"),
@@ -192,21 +193,33 @@ def test_a_base_is_found_through_the_project() -> None:
     assert list(hot) == ["pkg.a.A.forward"]
 
 
-def test_an_unknown_base_counts_with_strong_evidence_only() -> None:
-    hot = heat_of(
-        MODULE
-        + """
+UNKNOWN_BASE = """
+import elsewhere, jax
 class A(elsewhere.Thing):
     def __init__(self):
-        self.linear = nn.Linear(2, 2)
+        self.linear = torch.nn.Linear(2, 2)
     def forward(self, x): ...
 class B(elsewhere.Thing):
     def __init__(self):
         self.n = 2
     def forward(self, x): ...
+    def describe(self, x): ...
+class C(jax.Thing):
+    def forward(self, x): ...
+class D(elsewhere.Thing):
+    def backward(self, x): ...
+class E(Unbound):
+    def forward(self, x): ...
 """
-    )
-    assert list(hot) == ["m.A.forward"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "hot"),
+    [("import torch", ["m.A.forward", "m.B.forward"]), ("import torchless as torch", [])],
+    ids=["torch", "no torch"],
+)
+def test_an_unknown_base_counts_in_a_file_that_uses_torch(imports: str, hot: list[str]) -> None:
+    assert sorted(heat_of(imports + UNKNOWN_BASE)) == hot
 
 
 def test_protocols_compiled_functions_and_hooks() -> None:
