@@ -516,7 +516,7 @@ def test_what_is_returned_for_nothing_is_no_cost(
         "def f(x: torch.Tensor, m: torch.Tensor, rows: list):\n"
         f"    if {test}:\n        {made}\n    return x\n"
     )
-    codes = ("DG501", "DG504")
+    codes = ("DG501", "DG503", "DG504")
     assert any(f for code in codes for f in found(tmp_path, code, body)) is told
 
 
@@ -779,3 +779,45 @@ def test_what_a_loop_adds_to_is_another_in_each_round(
     )
     messages = advice(tmp_path, "DG510", body)
     assert ["the same in every iteration" in message for message in messages] == [told]
+
+
+ARRAYS = {
+    "arange": ("x[np.arange(3)]", True),
+    "permutation": ("x[:, np.random.permutation(3)]", True),
+    "choice": ("x[np.random.choice(9, 4)]", True),
+    "annotated": ("x[rows]", True),
+    "one of a choice": ("x[np.random.choice(9)]", False),
+    "one number": ("x[np.random.randint(4)]", False),
+    "the place of a number": ("x[np.argmax(rows)]", False),
+}
+
+
+@pytest.mark.parametrize("way", ARRAYS)
+def test_an_array_of_numpy_as_an_index_is_copied(way: str, tmp_path: Path) -> None:
+    index, told = ARRAYS[way]
+    body = f"def f(x: torch.Tensor, rows: np.ndarray):\n    y = {index}\n    return y\n\nimport numpy as np\n"
+    assert bool(found(tmp_path, "DG438", body)) is told
+
+
+DATA = {
+    "a parameter": ("sizes, device=x.device", True),
+    "of a batch": ('batch["label"], device=x.device', True),
+    "of a batch, moved": ('batch["label"]).to(x.device', True),
+    "on the CPU": ("sizes", False),
+    "an index of it": ("sizes[i], device=x.device", False),
+}
+
+
+@pytest.mark.parametrize("way", DATA)
+def test_data_of_unknown_kind_is_copied_all_the_same(way: str, tmp_path: Path) -> None:
+    given, told = DATA[way]
+    body = f"def f(x: torch.Tensor, sizes, batch, i):\n    return torch.tensor({given})\n"
+    assert [f.certainty for f in found(tmp_path, "DG510", body)] == ["note"] * told
+
+
+def test_a_workspace_whose_size_differs_is_no_constant(tmp_path: Path) -> None:
+    made = "tmp = torch.empty({}, device=x.device)"
+    body = f"def f(x: torch.Tensor, n):\n    {made}\n    torch.mul(x, 2, out=tmp)\n"
+    assert found(tmp_path, "DG502", body.format("4096"))
+    assert not found(tmp_path, "DG502", body.format("n"))
+    assert not found(tmp_path, "DG502", body.format("4096").replace("tmp", "result"))

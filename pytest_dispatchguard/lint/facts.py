@@ -52,9 +52,22 @@ UNNAMED = "?"
 _SHORT_NAME = 8
 
 
+MODULE_METHODS = frozenset(
+    "act decode embed encode generate infer inference loss log_prob predict prefill quantize reconstruct "
+    "render sample score".split()
+)
+"""Methods that modules have beside `forward`, by the names that all libraries give them."""
+
+
 def is_distinctive(method: str) -> bool:
     """Whether two definitions hardly share the name of a method by chance: a long one, of several words."""
     return len(method) > _SHORT_NAME and "_" in method.strip("_")
+
+
+def is_telling(method: str) -> bool:
+    """Whether the name of a method tells of which class it may be: no other is called so, or it is one that
+    modules have."""
+    return is_distinctive(method) or method in MODULE_METHODS
 
 
 SOMETHING = "..."

@@ -184,7 +184,7 @@ def _is_module(node: cst.BaseExpression, place: Place) -> bool:
 
 
 _CONVERTING = frozenset({"bfloat16", "cuda", "float", "half", "to"})
-_ON_PURPOSE = re.compile(r"load|move|onto|place|sleep|swap|wake|(?:^|_|\.)to(?:_|$)", re.IGNORECASE)
+_ON_PURPOSE = re.compile(r"load|move|onto|place|sleep|swap|wake|(?:^|_)to(?:_|$)", re.IGNORECASE)
 """Functions that are there to move modules, by their names."""
 _ASKS_PLACE = re.compile(r"device|dtype|cpu|cuda|offload|low_?mem|first|init", re.IGNORECASE)
 
@@ -292,9 +292,9 @@ class ModuleTreeWalk(Rule):
 
     def _moved(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:
         """A module that is moved or converted, and is there already as a rule."""
-        if place.kind(receiver).what not in ("module", "modules") or _ON_PURPOSE.search(
-            place.qualname
-        ):
+        if not _is_module(receiver, place) or isinstance(receiver, cst.Call):
+            return None  # what is made here has to get there
+        if _ON_PURPOSE.search(place.function.name.value):
             return None
         if any(_ASKS_PLACE.search(place.text(test)) for test, _ in place.conditions):
             return None

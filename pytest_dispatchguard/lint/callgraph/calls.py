@@ -14,6 +14,7 @@ from pytest_dispatchguard.lint.callgraph.class_hierarchy import (
     mro,
 )
 from pytest_dispatchguard.lint.callgraph.factories import returned_functions, wrappers
+from pytest_dispatchguard.lint.callgraph.families import is_module
 from pytest_dispatchguard.lint.callgraph.name_resolution import (
     lookup,
     member,
@@ -23,7 +24,7 @@ from pytest_dispatchguard.lint.callgraph.name_resolution import (
 )
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.callgraph.symbols import Symbol, Symbols
-from pytest_dispatchguard.lint.facts import CallFact, FunctionFact, is_distinctive
+from pytest_dispatchguard.lint.facts import CallFact, FunctionFact, is_distinctive, is_telling
 from pytest_dispatchguard.lint.knowledge.cold_names import TEST_PATHS
 
 PROPERTIES = frozenset(
@@ -323,10 +324,11 @@ def _add_method(project: Project, symbol: Symbol, name: str, loop: bool, add: Ad
 
 
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
-    """The methods with a rare name in one family of classes, for a call on an object of unknown type."""
+    """The methods with a rare name in one family of classes, or with a name that modules give theirs where
+    all that have it are modules, for a call on an object of unknown type."""
     root, dot, _ = name.partition(".")
     method = name.rpartition(".")[2]
-    if not dot or root == "super()" or method.startswith("__") or not is_distinctive(method):
+    if not dot or root == "super()" or method.startswith("__") or not is_telling(method):
         return []
     package = scope.module.partition(".")[0]
     owners = [
@@ -337,6 +339,9 @@ def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     ]
     if not owners or len(owners) > _MOST_BY_NAME:
         return []
+    if not is_distinctive(method):
+        modules = all(is_module(project, owner) for owner in owners)
+        return [f"{owner}.{method}" for owner in owners] if modules else []
     families = (frozenset(base for base in mro(project, owner) if ":" in base) for owner in owners)
     if not frozenset.intersection(*families) and not _stand_in(owners):
         return []

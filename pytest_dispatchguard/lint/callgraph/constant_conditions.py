@@ -57,6 +57,8 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> object:
         return node.value
     if isinstance(node, ast.Name) and node.id in values:
         return values[node.id]
+    if isinstance(node, ast.Name | ast.Attribute) and _last(node) == "inf":
+        return float("inf")
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return tuple(_value(element, values) for element in node.elts)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -72,6 +74,10 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> object:
     ):
         return False  # None is an instance of nothing that anybody tests for
     raise _OpenError
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def _compared(left: object, op: ast.cmpop, right: object) -> bool:

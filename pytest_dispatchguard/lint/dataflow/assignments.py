@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard.lint.dataflow.expressions import arithmetic_kind
 from pytest_dispatchguard.lint.dataflow.lookups import read_indices
 from pytest_dispatchguard.lint.dataflow.reader import Reader
-from pytest_dispatchguard.lint.kinds.kinds import element_of
+from pytest_dispatchguard.lint.kinds.kinds import Kind, element_of, filled
 from pytest_dispatchguard.lint.syntax.spelling import dotted
 
 
@@ -18,6 +18,16 @@ def read_assign(reader: Reader, node: cst.Assign) -> None:
     for target in node.targets:
         _read_target(reader, target.target, node)
         reader.bind(target.target, kind, node.value)
+        _note_entry(reader, target.target, kind)
+
+
+def _note_entry(reader: Reader, target: cst.BaseExpression, value: Kind) -> None:
+    """Record that a dict holds one more value: ``losses["box"] = value``."""
+    if not isinstance(target, cst.Subscript) or not isinstance(target.value, cst.Name):
+        return
+    known = reader.names.kinds.get(target.value.value)
+    if known is not None and known.what == "nested" and known.cls == "dict":
+        reader.names.kinds[target.value.value] = filled(known, value)
 
 
 def read_annotated_assign(reader: Reader, node: cst.AnnAssign) -> None:

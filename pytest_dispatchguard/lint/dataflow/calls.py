@@ -179,6 +179,10 @@ def _call_kind(
             and returns_tensor(func.value.func.attr.value)
         )
         kind = method_kind_by_name(last, args, keywords, texts, chained)
+        if kind is not None and last in MOVING and _is_under_a_key(func.value):
+            kind = replace(
+                kind, sure=True
+            )  # what a batch has under a key, and is moved, is a tensor
         if kind is not None:
             return on_cpu(kind) if receiver.host and last not in MOVING else kind
     if isinstance(func, cst.Attribute):
@@ -220,6 +224,14 @@ def _brings_to_the_cpu(
 def _default_kind(reader: Reader, factory: cst.BaseExpression) -> Kind:
     """What the factory of a `defaultdict` makes."""
     return EMPTY if reader.resolve(factory) in ("list", "set") else UNKNOWN
+
+
+def _is_under_a_key(node: cst.BaseExpression) -> bool:
+    """Whether an expression is ``batch["x"]``."""
+    if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
+        return False
+    index = node.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
 
 
 def _is_undetermined(kind: Kind) -> bool:

@@ -188,7 +188,8 @@ class Reader:
             kind = Kind("tensor", sure=kind.what == "tensor" and kind.sure, host=True)
         self.hold(name, kind)
         self.names.imports.pop(name, None)
-        self.literals.pop(name, None)
+        if not _is_cast_of(value, name):
+            self.literals.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1
         self.last_values[name] = value
         if type(value) is cst.Name and value.value == "None":
@@ -259,3 +260,15 @@ class Reader:
     def emit(self, event: Event, node: cst.CSTNode, name: str = "") -> None:
         """Note a node that rules may ask for, where it stands."""
         self.events.append(Seen(event, node, self.scene, name))
+
+
+def _is_cast_of(value: cst.BaseExpression | None, name: str) -> bool:
+    """Whether a value is ``float(name)``: it compares as before."""
+    return (
+        isinstance(value, cst.Call)
+        and isinstance(value.func, cst.Name)
+        and value.func.value == "float"
+        and len(value.args) == 1
+        and isinstance(value.args[0].value, cst.Name)
+        and value.args[0].value.value == name
+    )

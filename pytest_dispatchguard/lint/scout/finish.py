@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tree_sitter import Node
@@ -13,7 +14,7 @@ from pytest_dispatchguard.lint.facts import (
     FileFacts,
     FunctionFact,
     Value,
-    is_distinctive,
+    is_telling,
 )
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.knowledge.cold_branches import names_in
@@ -199,6 +200,12 @@ def _keep_calls(walk: Walk, reading: Reading) -> None:
     fact.calls = kept
 
 
+_TEXT = re.compile(
+    r"token|text|str|json|codec|label|prompt|name|url|path|buffer|random|rng", re.IGNORECASE
+)
+"""What is no module, by its name."""
+
+
 def _leads_on(walk: Walk, reading: Reading, root: str, last: str, own_package: str) -> bool:
     fact = reading.fact
     assert fact is not None
@@ -209,7 +216,7 @@ def _leads_on(walk: Walk, reading: Reading, root: str, last: str, own_package: s
         if bound:
             fact.locals[root] = bound
             return True
-        return is_distinctive(last)
+        return is_telling(last) and not _TEXT.search(root)
     target = walk.imports.get(root)
     if target is not None:
         top = target.partition(".")[0]

@@ -27,6 +27,19 @@ from .of_numbers import grown_of_numbers, is_setting, is_size
 _COMPUTED = COMPUTED | {"eye"}
 
 
+_SCRATCH = frozenset({"empty", "zeros"})
+_WORKSPACE = re.compile(
+    r"(?:^|_)(?:buf|buffer|lock|locks|scratch|te?mp\d?|workspace)(?:_|$)", re.IGNORECASE
+)
+"""Memory to work in, by its name."""
+
+
+def _held(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
+    """What a name that gets one value holds."""
+    held = place.value_of(node) if isinstance(node, cst.Name) else None
+    return node if held is None else held
+
+
 def _only_iterated(node: cst.Call, place: Place) -> bool:
     """Whether a tensor of one dimension is used for nothing but its numbers, one by one."""
     data = node.args[0].value if node.args else node
@@ -63,8 +76,8 @@ class ConstantTensorBuiltPerCall(Rule):
     Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are literals in the call,
     or in a tuple that never changes. What factories compute on the device of constants, or of settings of
     the module (`torch.arange(self.bins, device=x.device)`), is a note, and so is what two operations or more
-    compute of sizes alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), and what is returned as is:
-    the caller may modify it.
+    compute of sizes alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), what is returned as is (the
+    caller may modify it), and a workspace of one size for a kernel (`tmp = torch.empty(1024, device=…)`).
 
     ## Why it costs
 
@@ -112,6 +125,7 @@ class ConstantTensorBuiltPerCall(Rule):
         *LEGACY_CLASSES,
         "Tensor",
         *_COMPUTED,
+        *_SCRATCH,
         place="torch",
     )
     fixes = "safe"
@@ -121,6 +135,8 @@ class ConstantTensorBuiltPerCall(Rule):
         name = place.name(node)
         if place.last_name(node) in _COMPUTED:
             return self._computed(node, place)
+        if place.last_name(node) in _SCRATCH:
+            return self._scratch(node, place)
         if place.last_name(node) == "new_tensor":
             source = place.receiver(node)
             if source is None or not place.is_tensor(source):
@@ -173,6 +189,28 @@ class ConstantTensorBuiltPerCall(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` computes the same constant on every call; {where_to_keep(place)}",
+            certainty="note",
+        )
+
+    def _scratch(self, node: cst.Call, place: Place) -> Finding | None:
+        """Memory of the same size in every call, that a kernel is given to work in."""
+        name = assigned_once(node, place)
+        if name is None or not place.is_torch(node, *_SCRATCH) or not _WORKSPACE.search(name.value):
+            return None
+        sizes = [a.value for a in node.args if a.keyword is None]
+        if len(sizes) == 1 and isinstance(sizes[0], cst.Tuple | cst.List):
+            sizes = [e.value for e in sizes[0].elements]
+        if not sizes or not all(_is_set(_held(one, place), place) for one in sizes):
+            return None
+        if device_of(node, place) is None or is_for_nothing(place) or _is_returned(node, place):
+            return None
+        reads = loads(name.value, place.function).reads
+        if not any(isinstance(place.parent(read), cst.Call) for read in reads):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` allocates a workspace of the same size on every call; allocate it once "
+            "per device, and keep it",
             certainty="note",
         )
 

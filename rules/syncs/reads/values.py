@@ -327,9 +327,11 @@ def _way(copy: cst.Call, place: Place) -> tuple[bool, bool]:
         parent = around(node, place)
         if isinstance(parent, cst.Attribute) and parent.value is node:
             call = around(parent, place)
+            last = parent.attr.value
+            if last in ("data", "T", "mT") and depth < 12:
+                waiting.append((parent, depth + 1))
             if not (isinstance(call, cst.Call) and call.func is parent):
                 continue
-            last = parent.attr.value
             if last in ("numpy", "tolist", "item"):
                 leaves = True
             if last in _BACK and call.args and not _copies_to_cpu(call, place):

@@ -68,8 +68,7 @@ class Unique(Rule):
 
 
 class Bincount(Rule):
-    """`bincount` makes the host wait for the device, also with `minlength`; `one_hot` without a number of
-    classes does, too, and so does `histc` without bounds.
+    """`bincount`, `one_hot` without a number of classes and `histc` without bounds wait for the device.
 
     ## What it does
 
