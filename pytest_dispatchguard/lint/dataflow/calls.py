@@ -179,12 +179,8 @@ def _call_kind(
             and returns_tensor(func.value.func.attr.value)
         )
         kind = method_kind_by_name(last, args, keywords, texts, chained)
-        if kind is not None and last in MOVING and _is_under_a_key(func.value):
-            kind = replace(
-                kind, sure=True
-            )  # what a batch has under a key, and is moved, is a tensor
         if kind is not None:
-            return on_cpu(kind) if receiver.host and last not in MOVING else kind
+            return _of_the_unknown(kind, func.value, receiver, last)
     if isinstance(func, cst.Attribute):
         kind = method_kind(receiver, last, args, keywords, texts)
         if kind is not None:
@@ -203,11 +199,17 @@ def _call_kind(
         return kind if kind is not None else TENSOR.maybe()
     if called.cls in reader.tensor_types and called.cls:
         return TENSOR
-    if name is not None and name in reader.brief.fields:
-        return Kind("unknown", cls=name)  # an instance of a class of the project
     if _brings_to_the_cpu(func, last, args, texts) and _is_undetermined(receiver):
         return on_cpu(UNKNOWN)
-    return UNKNOWN
+    return Kind("unknown", cls=name) if name and name in reader.brief.fields else UNKNOWN
+
+
+def _of_the_unknown(kind: Kind, owner: cst.BaseExpression, receiver: Kind, last: str) -> Kind:
+    """What a method gives of a receiver of which little is known."""
+    if last not in MOVING:
+        return on_cpu(kind) if receiver.host else kind
+    # What a batch has under a key, and is moved, is a tensor.
+    return replace(kind, sure=True) if _is_under_a_key(owner) else kind
 
 
 def _brings_to_the_cpu(

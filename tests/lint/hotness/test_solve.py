@@ -72,7 +72,7 @@ MODULE = "import torch\nfrom torch import nn\n"
         ("diffusers.hooks.ModelHook", "pre_forward", "pre_forward of a diffusers.hooks.ModelHook", "call"),
         ("mmengine.model.BaseModule", "forward", "forward of a torch.nn.Module", "call"),
         ("mmengine.model.base_model.BaseModel", "train_step", "of a mmengine.BaseModel", "step"),
-        ("torch_geometric.nn.conv.MessagePassing", "message", "message of a torch_geometric", "call"),
+        ("torch_geometric.nn.GATConv", "message", "of a torch_geometric.nn.MessagePassing", "call"),
         ("torch_geometric.nn.Linear", "forward", "forward of a torch.nn.Module", "call"),
         ("gpytorch.kernels.Kernel", "forward", "forward of a torch.nn.Module", "call"),
         ("skorch.NeuralNetClassifier", "train_step_single", "of a skorch.NeuralNet", "step"),
