@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import method_owner, mro
@@ -74,6 +75,14 @@ def holds_modules(class_: ClassFact) -> bool:
         for values in class_.attrs.values()
         for value in values
     )
+
+
+_TENSOR = re.compile(r"ann:.*\b(?:torch\.)?Tensor\b")
+
+
+def holds_tensors(class_: ClassFact) -> bool:
+    """Whether a class has attributes that are tensors, or hold some, by their annotations."""
+    return any(_TENSOR.match(value) for values in class_.attrs.values() for value in values)
 
 
 def _plain(base: str) -> bool:

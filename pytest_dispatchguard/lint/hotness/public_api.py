@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_dispatchguard.lint.callgraph.families import families
+from pytest_dispatchguard.lint.callgraph.families import families, holds_tensors, is_module
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import in_tests, path_of
@@ -66,9 +66,9 @@ def sets_up(function_id: str) -> bool:
 
 def _is_offered(project: Project, function_id: str) -> bool:
     facts = project.functions[function_id]
-    works = any(map(_works_on_tensors, facts))
     name = function_id.partition(":")[2]
     *around, last = name.split(".")
+    works = any(map(_works_on_tensors, facts)) or _is_of_a_container(project, function_id)
     # Most functions are decided here; looking at where they are defined takes longer.
     if not works and last not in OFFERED:
         return False
@@ -94,6 +94,26 @@ _REGISTERS = re.compile(
 def _is_registered(fact: FunctionFact) -> bool:
     """Whether a decorator registers a function, for example in a table of operations."""
     return any(_REGISTERS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators)
+
+
+_NO_CONTAINER = re.compile(
+    r"Batcher|Builder|Callback|Collat|Config|Data(?:set|loader|Module)|Factory|Loader|Logger|Manager|Reader|"
+    r"Reporter|Trainer|Writer"
+)
+"""Classes that are no containers of tensors, by their names, though they may hold some."""
+
+
+def _is_of_a_container(project: Project, function_id: str) -> bool:
+    """Whether a method belongs to a class whose instances hold tensors, and is no module."""
+    owner = function_id.rpartition(".")[0]
+    class_ = project.classes.get(owner)
+    return (
+        class_ is not None
+        and holds_tensors(class_)
+        and _NO_CONTAINER.search(class_.name) is None
+        and not function_id.endswith(".__init__")
+        and not is_module(project, owner)
+    )
 
 
 def _works_on_tensors(fact: FunctionFact) -> bool:

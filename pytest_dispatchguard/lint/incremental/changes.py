@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pytest_dispatchguard.lint.callgraph.build import names_bound
 from pytest_dispatchguard.lint.callgraph.calls import is_property
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import OwnMethods, inherited
-from pytest_dispatchguard.lint.callgraph.families import holds_modules
+from pytest_dispatchguard.lint.callgraph.families import holds_modules, holds_tensors
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
@@ -192,6 +192,8 @@ def _other_attrs(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
         alike = frame_of_class(replace(is_, attrs=was.attrs)) == frame_of_class(was)
         if not alike or holds_modules(was) != holds_modules(is_):
             return None
+        if holds_tensors(was) != holds_tensors(is_):
+            return None
         found.add(was.name)
     return frozenset(found)
 
@@ -219,7 +221,9 @@ def is_unnoticed(
     """Whether adding or removing a function makes no difference to code that does not mention it."""
     owner, _, last = function.name.rpartition(".")
     around = function.name.split(_LOCALS)
-    marked = any(class_.mark for class_ in facts.classes if class_.name == owner)
+    classes = [class_ for class_ in facts.classes if class_.name == owner]
+    marked = any(class_.mark for class_ in classes)
+    in_library = about.module in matters.library
     dotted = dotted_id(f"{about.module}:{function.name}")
     return not (
         function.decorators
@@ -231,10 +235,8 @@ def is_unnoticed(
         or STEPS.fullmatch(last)
         or last in ("backward", "step", "symbolic")
         or last in OFFERED
-        or (
-            function.takes_tensors
-            and (about.module in matters.library or FORWARDS.fullmatch(last) is not None)
-        )
+        or (function.takes_tensors and (in_library or FORWARDS.fullmatch(last) is not None))
+        or (in_library and any(map(holds_tensors, classes)))
         or any(call.how.startswith("hook") for call in function.calls)
         or any(_LOCALS.join(around[: i + 1]) in about.walked for i in range(len(around)))
         or last.startswith("__")

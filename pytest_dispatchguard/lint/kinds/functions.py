@@ -47,6 +47,8 @@ def function_kind(
         return DICT
     if "." not in name:
         return _builtin_kind(name, args)
+    if name == "einops.parse_shape":
+        return replace(DICT, element=SCALAR)
     if name.startswith("einops."):
         return placed(TENSOR, args) if args else TENSOR
     if name in ("functools.partial", "functools.partialmethod"):

@@ -25,7 +25,7 @@ _WORTH_PARSING = (
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
     is_save should_save do_save is_last_ is_report should_report should_record should_summ is_ckpt
     is_checkpoint should_checkpoint plot visuali
-    loglevel log_level""".split(),
+    loglevel log_level anomaly""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -38,7 +38,8 @@ _COLD_CALLS = frozenset(
     "is_torchdynamo_compiling is_torchdynamo_exporting is_jit_tracing is_fx_tracing is_tracing_or_exporting "
     "torch_jit_is_tracing is_onnx_export any_symbolic any_symbolic_tensors is_symbolic "
     "is_current_stream_capturing is_capturing is_stream_capturing is_capture_mode in_capture_mode "
-    "get_is_capture_mode is_in_cuda_graph_capture is_graph_capturing".split()
+    "get_is_capture_mode is_in_cuda_graph_capture is_graph_capturing is_anomaly_enabled "
+    "is_anomaly_check_nan_enabled".split()
 )
 _DEBUG = re.compile(
     r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on|_asserts?|_checks?|_prints?|_nans?|_?vi[sz]\w*)?|"

@@ -257,3 +257,33 @@ def test_functions_are_reached(body: str) -> None:
     found = hot(f"{body}def two(x): return x\n")
     assert "two" in found
     assert not any(name.endswith("other") for name in found)
+
+
+CONTAINER = """
+class Boxes:
+    def __init__(self, boxes: Tensor):
+        self.boxes = boxes
+    def area(self): return self.boxes.sum()
+    def _inner(self): return self.boxes
+    def load_from(self, path): return path
+    @property
+    def wide(self): return self.boxes.sum() > 3
+class Shape:
+    def __init__(self, width: int):
+        self.width = width
+    def area(self): return self.width
+class BoxDataset:
+    boxes: Tensor
+    def area(self): return self.boxes.sum()
+class Net(torch.nn.Module):
+    def __init__(self, boxes: Tensor):
+        self.boxes = boxes
+    def area(self): return self.boxes.sum()
+class Options:
+    boxes: list[int]
+    def area(self): return self.boxes
+"""
+
+
+def test_the_methods_of_a_class_that_holds_tensors_work_on_them() -> None:
+    assert one(CONTAINER) == {"Boxes.area", "Boxes.wide"}
