@@ -53,8 +53,8 @@ _SHORT_NAME = 8
 
 
 MODULE_METHODS = frozenset(
-    "act decode embed encode generate infer inference loss log_prob predict prefill quantize reconstruct "
-    "render sample score".split()
+    "act decode dequantize embed encode generate infer inference loss log_prob predict prefill quantize "
+    "reconstruct render sample score".split()
 )
 """Methods that modules have beside `forward`, by the names that all libraries give them."""
 

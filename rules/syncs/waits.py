@@ -524,6 +524,8 @@ def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
     """Whether an index of unknown type is a mask by its name, by its `~`, or by what else the function does
     with it: nobody indexes by an inverted number."""
     held = place.value_of(index) if isinstance(index, cst.Name) else None
+    if isinstance(index, cst.Comparison):
+        return True
     if any(_inverted(one) is not None for one in (index, held) if one is not None):
         return True
     if isinstance(index, cst.Name):

@@ -77,12 +77,15 @@ def holds_modules(class_: ClassFact) -> bool:
     )
 
 
+_FEW = 5
+"""One attribute of so many, at least, is a tensor where a class is there for tensors."""
 _TENSOR = re.compile(r"ann:.*\b(?:torch\.)?Tensor\b")
 
 
 def holds_tensors(class_: ClassFact) -> bool:
-    """Whether a class has attributes that are tensors, or hold some, by their annotations."""
-    return any(_TENSOR.match(value) for values in class_.attrs.values() for value in values)
+    """Whether a good part of the attributes of a class are tensors, or hold some, by their annotations."""
+    of_tensors = [values for values in class_.attrs.values() if any(map(_TENSOR.match, values))]
+    return bool(of_tensors) and len(of_tensors) >= len(class_.attrs) / _FEW
 
 
 def _plain(base: str) -> bool:

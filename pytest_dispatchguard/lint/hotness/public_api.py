@@ -28,7 +28,10 @@ _SETS_UP = re.compile(
     r"download|extract_archive|collate|tokenize|encode_text|"
     r"test|sweep|tune|autotune|calibrat\w+|measure|time|check_(?:model|config|version)|summar(?:y|ize)|describe|profile|benchmark|visuali[sz]e|inspect|"
     r"get_(?:model|config|dataset|loader|optimizer|scheduler|logger|args|parser|state)|"
-    r"state_dict|load_state|to_(?:dict|json|onnx|file|disk)|from_\w+|fit|train(?:er)?|run|main|launch|spawn|"
+    r"state_dict|load_state|to_(?:dict|json|onnx|file|disk)|fit|"
+    r"from_(?!(?:coords|dense|edges|euler|features|indices|lengths|lists?|logits|mask|matrix|numpy|offsets|padded|"
+    r"points|probs|quat\w*|rotation\w*|rows|seq\w*|sparse|tensors?|values|vector\w*)(?:_|$))\w+|"
+    r"train(?:er)?|run|main|launch|spawn|"
     r"share_memory|pin_memory|set_\w+|enable|disable|count_(?:params|parameters|flops)|"
     r"compute_\w*stat(?:s|istics)|compute_(?:avg|average|mean)_num|guess|(?:get|make|sample)_init|\w+_(?:plots?|figures?)|"
     r"(?:get_)?(?:rand(?:om)?|dummy|fake|mock|synthetic)_(?:data|inputs?|batch)|add_\w*adapters?|partial_fit|calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
@@ -97,8 +100,9 @@ def _is_registered(fact: FunctionFact) -> bool:
 
 
 _NO_CONTAINER = re.compile(
-    r"Batcher|Builder|Callback|Collat|Config|Data(?:set|loader|Module)|Factory|Loader|Logger|Manager|Reader|"
-    r"Reporter|Trainer|Writer"
+    r"App|Batcher|Builder|Calculator|Callback|Client|Collat|Config|Controller|Data(?:set|loader|Module)|Engine|Env|"
+    r"Factory|Generator|Hook|Linear|Loader|Logger|Manager|Modifier|Observer|Posterior|Pruner|Quantizer|Reader|"
+    r"Reporter|Runner|Sampler|Server|Session|Solver|Trainer|Window|Worker|Writer"
 )
 """Classes that are no containers of tensors, by their names, though they may hold some."""
 

@@ -133,6 +133,8 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
             elif last in words.ARRAY_METHODS and _is_forward(reading):
                 _note_tensor_use(walk, text(source, owner))
         else:
+            if owner.type == "attribute":
+                _note_tensor_of_param(walk, dotted(source, owner), last)
             visit(walk, owner)
         return last
     if kind in ("call", "parenthesized_expression"):
@@ -421,6 +423,21 @@ def _note_tensor_use(walk: Walk, name: str) -> None:
             reading.tensor_uses.add(name)
     elif name in reading.bindings:
         reading.tensor_uses.add(name)
+
+
+_ARRAYS = frozenset("cupy jax mlx numpy paddle pandas tensorflow".split())
+_REDUCTIONS = frozenset("amax amin cumsum max mean min sum".split())
+
+
+def _note_tensor_of_param(walk: Walk, name: str, method: str) -> None:
+    """Notes that `data.natoms` of a parameter is used as only a tensor can be: `data.natoms.max()`, where a
+    file knows no other arrays."""
+    root, _, attribute = name.partition(".")
+    if not attribute or "." in attribute or root not in walk.reading.params:
+        return
+    arrays = not _ARRAYS.isdisjoint(t.partition(".")[0] for t in walk.imports.values())
+    if method in words.TENSOR_METHODS or (method in _REDUCTIONS and not arrays):
+        walk.reading.tensor_uses.add(name)
 
 
 def _attribute(walk: Walk, node: Node) -> None:

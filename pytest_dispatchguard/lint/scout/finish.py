@@ -136,6 +136,11 @@ def _tensors(reading: Reading) -> list[str]:
             continue
         if any(part in words.NOT_RECEIVERS for part in name.lower().split("_")):
             continue
+        root, dot, _ = name.partition(".")
+        if dot:
+            if root not in reading.bindings and root not in (reading.self_name, "self", "cls"):
+                found.append(name)
+            continue
         bound = reading.bindings.get(name)
         if name not in reading.params and (bound is None or len(bound) != 1 or bound[0] is False):
             continue
