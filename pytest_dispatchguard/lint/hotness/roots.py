@@ -119,17 +119,25 @@ def _is_placeholder(project: Project, class_id: str) -> bool:
     )
 
 
+_IN_STEPS = {"backward": ("step",), "unscale_": ("step", "update")}
+"""Methods that a training loop calls in every step, and others beside them that it calls too."""
+
+
 def _step_roots(project: Project) -> Iterator[Root]:
-    """The methods that a training loop calls in every step, on classes with both `backward` and `step`."""
-    for class_id in project.definers.get("backward", ()):
-        owner = method_owner(project, class_id, "step")
-        if owner and not any(known.module for _, known in families(project, class_id, {})):
-            for method in ("backward", "step"):
-                yield Root(
-                    f"{method_owner(project, class_id, method)}.{method}",
-                    f"{method} of a class with both backward and step",
-                    "step",
-                )
+    """The methods that a training loop calls in every step, on classes with both `backward` and `step`, and
+    of scalers of gradients."""
+    for known, beside in _IN_STEPS.items():
+        for class_id in project.definers.get(known, ()):
+            owners = {
+                method: method_owner(project, class_id, method) for method in (known, *beside)
+            }
+            of_module = any(one.module for _, one in families(project, class_id, {}))
+            if not owners["step"] or of_module:
+                continue
+            for method, owner in owners.items():
+                if owner:
+                    reason = f"{method} of a class with both {known} and step"
+                    yield Root(f"{owner}.{method}", reason, "step")
 
 
 def _computes_a_loss(project: Project, function_id: str, fact: FunctionFact) -> bool:

@@ -233,7 +233,7 @@ def is_unnoticed(
         or function.feeds_model
         or function.takes_batch
         or STEPS.fullmatch(last)
-        or last in ("backward", "step", "symbolic")
+        or last in ("backward", "step", "symbolic", "unscale_", "update")
         or last in OFFERED
         or (function.takes_tensors and (in_library or FORWARDS.fullmatch(last) is not None))
         or (in_library and any(map(holds_tensors, classes)))

@@ -123,6 +123,10 @@ READABLE_TENSOR_ATTRIBUTES = frozenset(
 )
 """Attributes of tensors that are tensors."""
 
+REGISTERING = frozenset({"impl", "register_autograd", "register_kernel"})
+"""Calls that torch is given the name of an operation with, and functions that do its work:
+`lib.impl("scale", scale, "CUDA")`."""
+
 ITERATING_CALLS = frozenset(
     "list tuple set sorted enumerate zip sum max min any all map reversed frozenset".split()
 )

@@ -208,7 +208,11 @@ REMEMBERED = _REGISTRATIONS | words.HOOKS
 """Calls that leave something behind, which other functions meet."""
 
 _CALLS_OF_NOTE = (
-    words.TYPE_TESTS | words.ITERATING_CALLS | {"bool", "backward", "remove", "step"} | REMEMBERED
+    words.TYPE_TESTS
+    | words.ITERATING_CALLS
+    | {"bool", "backward", "remove", "step"}
+    | REMEMBERED
+    | words.REGISTERING
 )
 
 
@@ -291,6 +295,9 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
             reading.removes = True
         return
     first = given[0]
+    if last in words.REGISTERING and first.type == "string":
+        values = (a.named_children[-1] if a.type == "keyword_argument" else a for a in given)
+        walk.operations.update(text(walk.source, v) for v in values if v.type == "identifier")
     if last in words.HOOKS:
         for handed in given if last == "saved_tensors_hooks" else given[:1]:
             _note_hook(walk, handed)

@@ -260,6 +260,8 @@ def finish(walk: Walk) -> FileFacts:
         fact.feeds_model = fact.feeds_model or feeds_by(reading, models, forwarded)
         fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
+        if fact.name in walk.operations:
+            fact.decorators = [*fact.decorators, "torch.library.impl"]
         attributes = reading.owner.attrs if reading.owner is not None else {}
         defined = methods.get(reading.owner.name, set()) if reading.owner is not None else set()
         prefix = f"{reading.self_name}."

@@ -137,8 +137,8 @@ class Walk:
 
     __slots__ = (
         "asks_devices", "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package",
-        "loop", "marks", "module", "prefix", "reading", "readings", "rounds", "source", "star", "table",
-        "tables", "tensors_here", "torch_names", "under", "uneven", "where",
+        "loop", "marks", "module", "operations", "prefix", "reading", "readings", "rounds", "source", "star",
+        "table", "tables", "tensors_here", "torch_names", "under", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -166,6 +166,8 @@ class Walk:
         """Whether all names of some module are imported, whatever they are."""
         self.reading = Reading(None, None, "")
         self.readings: list[Reading] = []
+        self.operations: set[str] = set()
+        """The functions that are registered as operations by a call, not by a decorator."""
         self.class_: ClassFact | None = None
         self.prefix = ""
         self.where = "module"
