@@ -31,6 +31,7 @@ from pytest_dispatchguard.lint.scout.state import (
     visit_children,
 )
 from pytest_dispatchguard.lint.scout.tensor_guesses import (
+    REDUCTIONS,
     ask,
     ask_comprehended,
     ask_index,
@@ -38,6 +39,7 @@ from pytest_dispatchguard.lint.scout.tensor_guesses import (
     ask_number,
     ask_truth,
     is_long,
+    knows_other_arrays,
 )
 from pytest_dispatchguard.lint.scout.values import dotted, resolved, text
 
@@ -432,18 +434,14 @@ def _note_tensor_use(walk: Walk, name: str) -> None:
         reading.tensor_uses.add(name)
 
 
-_ARRAYS = frozenset("cupy jax mlx numpy paddle pandas tensorflow".split())
-_REDUCTIONS = frozenset("amax amin cumsum max mean min sum".split())
-
-
 def _note_tensor_of_param(walk: Walk, name: str, method: str) -> None:
     """Notes that `data.natoms` of a parameter is used as only a tensor can be: `data.natoms.max()`, where a
     file knows no other arrays."""
     root, _, attribute = name.partition(".")
     if not attribute or "." in attribute or root not in walk.reading.params:
         return
-    arrays = not _ARRAYS.isdisjoint(t.partition(".")[0] for t in walk.imports.values())
-    if method in words.TENSOR_METHODS or (method in _REDUCTIONS and not arrays):
+    reduces = method in REDUCTIONS | {"cumsum"} and not knows_other_arrays(walk)
+    if method in words.TENSOR_METHODS or reduces:
         walk.reading.tensor_uses.add(name)
 
 

@@ -69,6 +69,20 @@ def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
     return kind in ("yield", "ERROR")
 
 
+_ARRAYS = frozenset("cupy jax mlx numpy openvino paddle pandas tensorflow".split())
+REDUCTIONS = frozenset("all amax amin any max mean min norm sum".split())
+
+
+def knows_other_arrays(walk: Walk) -> bool:
+    """Whether a file imports a package whose arrays have methods that tensors have."""
+    return not _ARRAYS.isdisjoint(target.partition(".")[0] for target in walk.imports.values())
+
+
+def _reduces(walk: Walk, method: str) -> bool:
+    """Whether only a tensor has a method, in a file that knows no other arrays."""
+    return method in REDUCTIONS and not knows_other_arrays(walk)
+
+
 def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
     callee = node.named_children[0]
     kind = callee.type
@@ -93,7 +107,11 @@ def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
         hinges.calls.add(f"{reading.owner.name}.{name}")
     elif root not in reading.params and root not in reading.bindings:
         hinges.calls.add(name)
-    elif root == name or last in words.CONTAINER_METHODS:
+    elif (
+        root == name
+        or last in words.CONTAINER_METHODS
+        or (last in REDUCTIONS and not knows_other_arrays(walk))
+    ):
         return True
     else:
         hinges.receivers.add(root)

@@ -844,11 +844,13 @@ def test_bad_indentation_is_told_in_cold_functions_too() -> None:
         ("def f(x: int):\n    if x: pass\n", False),
         ("def f(x):\n    if x: pass\n    return x.unsqueeze(0)\n", True),
         ("class C:\n    def forward(self, x):\n        if x: pass\n", True),
-        ("def f(x):\n    y = x.sum()\n    if y: pass\n", False),
+        ("def f(x):\n    y = x.sum()\n    if y: pass\n", True),
+        ("import numpy\ndef f(x):\n    y = x.sum()\n    if y: pass\n", False),
+        ("def f(x):\n    y = x.get()\n    if y: pass\n", False),
         ("def f(x: Tensor):\n    y = x.sum()\n    if y: pass\n", True),
         ("def f(x):\n    if isinstance(x, Tensor) and x.sum(): pass\n", True),
         ("class C:\n    def forward(self, x):\n        if x.sum(): pass\n", True),
-        ("class C:\n    def call(self, x):\n        if x.sum(): pass\n", False),
+        ("class C:\n    def call(self, x):\n        if x.sum(): pass\n", True),
     ],
 )
 def test_a_parameter_of_which_nothing_is_known_is_no_tensor(text: str, asked: bool) -> None:
