@@ -846,7 +846,7 @@ def test_bad_indentation_is_told_in_cold_functions_too() -> None:
         ("class C:\n    def forward(self, x):\n        if x: pass\n", True),
         ("def f(x):\n    y = x.sum()\n    if y: pass\n", True),
         ("import numpy\ndef f(x):\n    y = x.sum()\n    if y: pass\n", False),
-        ("def f(x):\n    y = x.get()\n    if y: pass\n", False),
+        ("def f(x):\n    y = x.other()\n    if y: pass\n", False),
         ("def f(x: Tensor):\n    y = x.sum()\n    if y: pass\n", True),
         ("def f(x):\n    if isinstance(x, Tensor) and x.sum(): pass\n", True),
         ("class C:\n    def forward(self, x):\n        if x.sum(): pass\n", True),
