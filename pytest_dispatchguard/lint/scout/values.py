@@ -161,8 +161,9 @@ def values(
     if kind == "call":
         found = _call_value(source, node, imports, local)
         given = node.named_children[-1].named_children
-        if found == "call:functools.partial" and given:
-            return values(source, given[0], imports, local)
+        name = dotted(source, given[0]) if found == "call:functools.partial" and given else ""
+        if name and name.partition(".")[0] not in local - {"self"}:
+            return ["function", f"item:{resolved(name, imports)}"]
         return [found]
     if kind == "subscript" and node.named_children[0].type == "dictionary":
         return ["unknown", *_entries(source, node.named_children[0], imports, local)]
