@@ -47,7 +47,7 @@ HERE = Path(__file__).resolve().parent
 LABELS = HERE / "recall"
 RESULTS = HERE / "results" / "recall.json"
 SETS = ("given", "own")
-UNSEEN = ("unseen", "unseen-2", "unseen-3", "unseen-4", "unseen-5")
+UNSEEN = ("unseen", "unseen-2", "unseen-3", "unseen-4", "unseen-5", "unseen-6")
 LEVELS = ("sure", "note", "maybe", "silent, hot", "silent, not hot")
 _KINDS = (("*.py", "*.toml", "*.cfg"), ("*.py", "*.toml"), ("*.py", "*.cfg"), ("*.py",))
 

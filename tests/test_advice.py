@@ -788,6 +788,8 @@ ARRAYS = {
     "annotated": ("x[rows]", True),
     "one of a choice": ("x[np.random.choice(9)]", False),
     "one number": ("x[np.random.randint(4)]", False),
+    "one number of a type": ("x[np.random.randint(0, 4, dtype=np.int64)]", False),
+    "an array of no dimension": ("x[np.array(3)]", False),
     "the place of a number": ("x[np.argmax(rows)]", False),
 }
 
@@ -821,3 +823,25 @@ def test_a_workspace_whose_size_differs_is_no_constant(tmp_path: Path) -> None:
     assert found(tmp_path, "DG502", body.format("4096"))
     assert not found(tmp_path, "DG502", body.format("n"))
     assert not found(tmp_path, "DG502", body.format("4096").replace("tmp", "result"))
+
+
+WORKED_OUT = {
+    "sqrt": ("x / torch.sqrt(torch.tensor(n))", True),
+    "a method": ("x / torch.tensor(n).float().sqrt()", True),
+    "moved to the device": ("x / torch.tensor(n).sqrt().to(x.device)", True),
+    "made like the other operand": ("x / torch.tensor(n).sqrt().to(x)", True),
+    "with numbers": ("x * -(torch.log(torch.tensor(2.0)) / n)", True),
+    "made like indices": ("x / torch.tensor(3.7).to(rows).sqrt()", False),
+    "rounded": ("x / torch.tensor(3.7).sqrt().to(torch.int64)", False),
+    "a complex number": ("x * torch.exp(torch.tensor(1j))", False),
+    "no result": ("x * torch.sqrt(torch.tensor(-1.0))", False),
+    "too large a result": ("x * torch.exp(torch.tensor(1000.0))", False),
+    "read": ("torch.sqrt(torch.tensor(n)).item()", False),
+}
+
+
+@pytest.mark.parametrize("way", WORKED_OUT)
+def test_what_a_function_works_out_of_a_number(way: str, tmp_path: Path) -> None:
+    code, told = WORKED_OUT[way]
+    body = f"def f(x: torch.Tensor, rows: torch.LongTensor, n: int):\n    return {code}\n"
+    assert bool(found(tmp_path, "DG503", body)) is told

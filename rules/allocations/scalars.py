@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
 from ..syntax import assigned_once, is_word, method_call
 from .data import Safety, data_argument, is_constant, is_number
-from .devices import device_of, follows_a_tensor, moved_by
+from .devices import device_of, follows_a_tensor, is_device, moved_by
 from .uses import bare, is_for_nothing, is_kept, loads
 
 
@@ -72,7 +75,7 @@ class ScalarTensorOnDevice(Rule):
             return None
         elif is_plain_operand(node, place, arithmetic_partner(node, place)):
             return None  # DG503 says more
-        elif only_in_arithmetic(node, place) or _plainly_used(node, place) is not None:
+        elif only_in_arithmetic(node, place) or _plainly_used(node, data, place) is not None:
             return None
         call = f"{place.text(node.func)}({place.text(data)})"
         better = "new_full((), …)" if new else "torch.full((), …, device=…)"
@@ -212,40 +215,81 @@ _MOVES = frozenset({"cuda", "float", "to", "type_as"})
 """Methods after which a tensor of one number is just as needless."""
 
 
-def _moved(node: cst.Call, place: Place) -> cst.Call:
-    """What casts and moves make of a tensor: `torch.tensor(n).float().to(x)` of `torch.tensor(n)`."""
+@dataclass(frozen=True, slots=True)
+class _WorkedOut:
+    """What a function works out of a tensor of one number."""
+
+    function: str
+    whole: cst.Call
+    """The call of the function, and what moves its result: `torch.sqrt(torch.tensor(n)).to(x)`."""
+    like: tuple[cst.BaseExpression, ...]
+    """The tensors whose device and dtype it gets."""
+
+
+def _moved(node: cst.Call, place: Place) -> tuple[cst.Call, list[cst.BaseExpression]] | None:
+    """What casts and moves make of a tensor: `torch.tensor(n).float().to(x)` of `torch.tensor(n)`; with the
+    tensors that it is made like. None where a number may be rounded on the way."""
+    like: list[cst.BaseExpression] = []
     while (outer := method_call(node, place)) is not None and place.last_name(outer) in _MOVES:
+        given = [a.value for a in outer.args]
+        if len(given) > 1 or any(a.star or a.keyword is not None for a in outer.args):
+            return None
+        if given and not is_device(given[0], place):
+            if not place.is_tensor(given[0]):
+                return None
+            like.append(given[0])
         node = outer
-    return node
+    return node, like
 
 
-def _worked_out(node: cst.Call, place: Place) -> tuple[str, cst.Call] | None:
-    """The function that works out another number of a tensor of one, and the whole call:
-    `torch.sqrt(torch.tensor(n))`, `torch.tensor(n).float().sqrt()`."""
+def _worked_out(node: cst.Call, place: Place) -> _WorkedOut | None:
+    """The function that works out another number of a tensor of one: `torch.sqrt(torch.tensor(n))`,
+    `torch.tensor(n).float().sqrt()`."""
     made = _moved(node, place)
-    outer = method_call(made, place)
+    if made is None:
+        return None
+    outer = method_call(made[0], place)
     if outer is None:
-        parent = place.parent(made)
-        called = isinstance(parent, cst.Call) and len(parent.args) == 1
-        outer = parent if called and isinstance(parent, cst.Call) else None
+        parent = place.parent(made[0])
+        outer = parent if isinstance(parent, cst.Call) and len(parent.args) == 1 else None
         if outer is None or not place.is_torch(outer, *_MATH):
             return None
     elif outer.args or place.last_name(outer) not in _MATH:
         return None
-    return place.last_name(outer), _moved(outer, place)
+    whole = _moved(outer, place)
+    if whole is None:
+        return None
+    return _WorkedOut(place.last_name(outer), whole[0], (*made[1], *whole[1]))
 
 
-def _plainly_used(node: cst.Call, place: Place) -> tuple[str, cst.Call] | None:
+def _has_a_result(function: str, data: cst.BaseExpression) -> bool:
+    """Whether `math` has a result for a number, as far as that is written down."""
+    if any(isinstance(part, cst.Imaginary) for part in nodes.walk(data)):
+        return False
+    negative = isinstance(data, cst.UnaryOperation) and isinstance(data.operator, cst.Minus)
+    number = data.expression if isinstance(data, cst.UnaryOperation) else data
+    if not isinstance(number, cst.Integer | cst.Float):
+        return True
+    try:
+        getattr(math, function)(-number.evaluated_value if negative else number.evaluated_value)
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def _plainly_used(node: cst.Call, data: cst.BaseExpression, place: Place) -> _WorkedOut | None:
     """The same, where a number would do in place of what it gives."""
     found = _worked_out(node, place)
-    if found is None:
+    if found is None or not _has_a_result(found.function, data):
         return None
     dtype = place.argument(node, None, "dtype")
     if dtype is not None and place.name(dtype) not in _SINGLE:
         return None
-    used = _with_numbers(found[1], place)
-    alone = arithmetic_partner(used, place) is not None or only_in_arithmetic(used, place)
-    return found if alone else None
+    used = _with_numbers(found.whole, place)
+    partner = arithmetic_partner(used, place)
+    if partner is None:
+        return found if not found.like and only_in_arithmetic(used, place) else None
+    return found if all(place.same(one, partner) for one in found.like) else None
 
 
 def _with_numbers(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
@@ -311,7 +355,7 @@ class ScalarTensorInArithmetic(Rule):
             return None
         if place.argument(node, None, "requires_grad") is not None or place.kind(data).host:
             return None
-        outer = _plainly_used(node, place)
+        outer = _plainly_used(node, data, place)
         if (
             outer is None
             and not only_in_arithmetic(node, place)
@@ -322,7 +366,7 @@ class ScalarTensorInArithmetic(Rule):
         waits = " and waits for its copy to the device" if copied else ""
         shown = place.text(data)
         if outer is not None:
-            shown = f"math.{outer[0]}({shown})"
+            shown = f"math.{outer.function}({shown})"
         return place.finding(
             node,
             f"`{place.text(node.func)}({place.text(data)})` builds a tensor{waits} only to use it as an "
@@ -335,13 +379,13 @@ class ScalarTensorInArithmetic(Rule):
         self,
         node: cst.Call,
         data: cst.BaseExpression,
-        outer: tuple[str, cst.Call] | None,
+        outer: _WorkedOut | None,
         place: Place,
     ) -> Fix | None:
         if outer is not None:
-            function, replaced = place.spelling(f"math.{outer[0]}"), outer[1]
+            function, replaced = place.spelling(f"math.{outer.function}"), outer.whole
             text = f"{function}({place.text(data)})"
-            if not function:
+            if not function or "#" in place.text(replaced):
                 return None
         elif moved_by(node, place) is not None:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -228,12 +229,22 @@ def _default_kind(reader: Reader, factory: cst.BaseExpression) -> Kind:
     return EMPTY if reader.resolve(factory) in ("list", "set") else UNKNOWN
 
 
+_NO_TENSOR = re.compile(
+    r"model|net|module|encod|decod|critic|actor|policy|vae|student|teacher|token|inputs|graph|batch",
+    re.IGNORECASE,
+)
+"""What is under a key and has parts of its own, by the key, or is held by what holds models."""
+
+
 def _is_under_a_key(node: cst.BaseExpression) -> bool:
-    """Whether an expression is ``batch["x"]``."""
+    """Whether an expression is ``batch["x"]``, one tensor of a batch by its key."""
     if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
         return False
     index = node.slice[0].slice
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
+    if not isinstance(index, cst.Index) or not isinstance(index.value, cst.SimpleString):
+        return False
+    owner = (dotted(node.value) or "").rpartition(".")[2]
+    return _NO_TENSOR.search(index.value.raw_value) is None and "model" not in owner.lower()
 
 
 def _is_undetermined(kind: Kind) -> bool:

@@ -216,8 +216,11 @@ def _is_array(index: cst.BaseExpression, place: Place) -> bool:
     if not isinstance(made, cst.Call):
         return made is None and isinstance(index, cst.Name)  # by its annotation
     last = place.last_name(made)
+    given = [a.value for a in made.args if a.keyword is None and not a.star]
+    if last in ("array", "asarray") and given and place.kind(given[0]).what == "scalar":
+        return False
     sized = place.argument(made, None, "size") is not None
-    return last in _ARRAYS or (last in _SIZED and (sized or len(made.args) >= _SIZED[last]))
+    return last in _ARRAYS or (last in _SIZED and (sized or len(given) >= _SIZED[last]))
 
 
 def _is_added_to(node: cst.Subscript, place: Place) -> bool:
