@@ -825,6 +825,16 @@ def test_a_workspace_whose_size_differs_is_no_constant(tmp_path: Path) -> None:
     assert not found(tmp_path, "DG502", body.format("4096").replace("tmp", "result"))
 
 
+@pytest.mark.parametrize(
+    "kept",
+    ["outs.append(tmp)", "ctx.save_for_backward(tmp)", "self.last = tmp", "return tmp.view(-1)"],
+)
+def test_memory_that_is_kept_is_no_workspace(kept: str, tmp_path: Path) -> None:
+    made = "tmp = torch.empty(4096, device=x.device)\n    torch.mul(x, 2, out=tmp)"
+    body = f"def f(x: torch.Tensor, outs, ctx, self):\n    {made}\n    {kept}\n"
+    assert not found(tmp_path, "DG502", body)
+
+
 WORKED_OUT = {
     "sqrt": ("x / torch.sqrt(torch.tensor(n))", True),
     "a method": ("x / torch.tensor(n).float().sqrt()", True),

@@ -54,7 +54,7 @@ _SHORT_NAME = 8
 
 MODULE_METHODS = frozenset(
     "act decode dequantize embed encode generate infer inference loss log_prob predict prefill quantize "
-    "reconstruct render sample score".split()
+    "reconstruct render sample".split()
 )
 """Methods that modules have beside `forward`, by the names that all libraries give them."""
 

@@ -292,7 +292,8 @@ class ModuleTreeWalk(Rule):
 
     def _moved(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:
         """A module that is moved or converted, and is there already as a rule."""
-        if not _is_module(receiver, place) or isinstance(receiver, cst.Call):
+        held = place.value_of(receiver) if isinstance(receiver, cst.Name) else receiver
+        if not _is_module(receiver, place) or isinstance(held, cst.Call):
             return None  # what is made here has to get there
         if _ON_PURPOSE.search(place.function.name.value):
             return None

@@ -10,6 +10,7 @@ from itertools import product
 from pytest_dispatchguard.lint.knowledge.cold_branches import parse_condition
 
 _WORD = re.compile(r"[^\W\d]\w*")
+_INFINITIES = frozenset({"inf", "math.inf", "np.inf", "numpy.inf", "torch.inf"})
 _MOST = 16
 """Combinations of literals to try at most."""
 
@@ -57,7 +58,7 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> object:
         return node.value
     if isinstance(node, ast.Name) and node.id in values:
         return values[node.id]
-    if isinstance(node, ast.Name | ast.Attribute) and _last(node) == "inf":
+    if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in _INFINITIES:
         return float("inf")
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return tuple(_value(element, values) for element in node.elts)
@@ -74,10 +75,6 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> object:
     ):
         return False  # None is an instance of nothing that anybody tests for
     raise _OpenError
-
-
-def _last(node: ast.Name | ast.Attribute) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def _compared(left: object, op: ast.cmpop, right: object) -> bool:

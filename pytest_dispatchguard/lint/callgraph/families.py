@@ -79,7 +79,7 @@ def holds_modules(class_: ClassFact) -> bool:
 
 _FEW = 5
 """One attribute of so many, at least, is a tensor where a class is there for tensors."""
-_TENSOR = re.compile(r"ann:.*\b(?:torch\.)?Tensor\b")
+_TENSOR = re.compile(r"ann:(?!.*(?:Callable|ClassVar|[Tt]ype)\b).*\bTensor\b")
 
 
 def holds_tensors(class_: ClassFact) -> bool:

@@ -230,7 +230,7 @@ def _default_kind(reader: Reader, factory: cst.BaseExpression) -> Kind:
 
 
 _NO_TENSOR = re.compile(
-    r"model|net|module|encod|decod|critic|actor|policy|vae|student|teacher|token|inputs|graph|batch",
+    r"model|net|module|encod|decod|critic|actor|policy|vae|student|teacher|token|inputs|graph|batch|\benc(?:_|\b)",
     re.IGNORECASE,
 )
 """What is under a key and has parts of its own, by the key, or is held by what holds models."""

@@ -188,7 +188,9 @@ class Reader:
             kind = Kind("tensor", sure=kind.what == "tensor" and kind.sure, host=True)
         self.hold(name, kind)
         self.names.imports.pop(name, None)
-        if not _is_cast_of(value, name):
+        if not (
+            _is_cast_of(value, name) and all(map(_NUMBER.fullmatch, self.literals.get(name, ())))
+        ):
             self.literals.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1
         self.last_values[name] = value
@@ -262,8 +264,11 @@ class Reader:
         self.events.append(Seen(event, node, self.scene, name))
 
 
+_NUMBER = re.compile(r"[-+]?\d[\d_.]*(?:e[-+]?\d+)?", re.IGNORECASE)
+
+
 def _is_cast_of(value: cst.BaseExpression | None, name: str) -> bool:
-    """Whether a value is ``float(name)``: it compares as before."""
+    """Whether a value is ``float(name)``: a number compares as before."""
     return (
         isinstance(value, cst.Call)
         and isinstance(value.func, cst.Name)

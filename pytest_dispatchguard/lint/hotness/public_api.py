@@ -100,9 +100,9 @@ def _is_registered(fact: FunctionFact) -> bool:
 
 
 _NO_CONTAINER = re.compile(
-    r"App|Batcher|Builder|Calculator|Callback|Client|Collat|Config|Controller|Data(?:set|loader|Module)|Engine|Env|"
+    r"Collat|(?:App|Batcher|Builder|Calculator|Callback|Client|Config|Controller|Data(?:set|loader|Module)|Engine|Env|"
     r"Factory|Generator|Hook|Linear|Loader|Logger|Manager|Modifier|Observer|Posterior|Pruner|Quantizer|Reader|"
-    r"Reporter|Runner|Sampler|Server|Session|Solver|Trainer|Window|Worker|Writer"
+    r"Reporter|Runner|Sampler|Server|Session|Solver|Trainer|Window|Worker|Writer)s?(?![a-z])"
 )
 """Classes that are no containers of tensors, by their names, though they may hold some."""
 

@@ -9,6 +9,7 @@ from tree_sitter import Node
 from pytest_dispatchguard.lint.facts import (
     COMPARING_CALLS,
     COPYING_CALLS,
+    MODULE_METHODS,
     NUMBER_CALLS,
     SIZED_CALLS,
     SIZED_METHODS,
@@ -121,7 +122,7 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         last = text(source, named[-1])
         name = dotted(source, callee)
         _note_origin(walk, name.partition(".")[0], last, method=True)
-        if name:
+        if name and not (last in MODULE_METHODS and _is_of_no_module(walk, name, arguments)):
             note_call(walk, name, how, node)
             reading.arguments.setdefault(name, []).append(arguments)
         elif is_distinctive(last) and last not in words.TENSOR_METHODS:
@@ -149,6 +150,21 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         _note_made_name(walk, callee, how)
     visit(walk, callee)
     return ""
+
+
+_LITERALS = frozenset("false float integer none string true".split())
+
+
+def _is_of_no_module(walk: Walk, name: str, arguments: Node) -> bool:
+    """Whether a method of a local is given nothing, or only literals: `text.encode("utf-8")`,
+    `distribution.sample()`."""
+    root = name.partition(".")[0]
+    reading = walk.reading
+    if root == reading.self_name or not (root in reading.params or root in reading.bindings):
+        return False
+    given = arguments.named_children if arguments.type == "argument_list" else []
+    values = (a.named_children[-1] if a.type == "keyword_argument" else a for a in given)
+    return all(value.type in _LITERALS for value in values)
 
 
 def _note_origin(walk: Walk, root: str, last: str, *, method: bool = False) -> None:
@@ -434,11 +450,19 @@ def _note_tensor_use(walk: Walk, name: str) -> None:
         reading.tensor_uses.add(name)
 
 
+_NO_TENSORS = re.compile(
+    r"(?:\w*_)?(?:args|cfg|conf|config|df|frame|opt|opts|options|settings|table)\d?"
+)
+"""Parameters whose attributes are no tensors, or columns of a table, by their names."""
+
+
 def _note_tensor_of_param(walk: Walk, name: str, method: str) -> None:
     """Notes that `data.natoms` of a parameter is used as only a tensor can be: `data.natoms.max()`, where a
     file knows no other arrays."""
     root, _, attribute = name.partition(".")
     if not attribute or "." in attribute or root not in walk.reading.params:
+        return
+    if _NO_TENSORS.fullmatch(root):
         return
     reduces = method in REDUCTIONS | {"cumsum"} and not knows_other_arrays(walk)
     if method in words.TENSOR_METHODS or reduces:

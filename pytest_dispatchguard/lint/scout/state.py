@@ -302,6 +302,12 @@ def local_values(walk: Walk, node: Node) -> list[Value]:
     return values(walk.source, node, walk.imports, local)
 
 
+def _is_a_table(walk: Walk, node: Node) -> bool:
+    """Whether a name of the file stands for a dict that is written down: what else has `get`, may give
+    anything."""
+    return "dict" in walk.facts.assigns.get(text(walk.source, node), ())
+
+
 _NAMES_FUNCTIONS = frozenset(
     "await attribute boolean_operator call conditional_expression identifier".split()
 )
@@ -324,7 +330,7 @@ def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
         if isinstance(value, bool):
             continue
         table = table_read(walk.source, value)
-        if table is not None:
+        if table is not None and (value.type == "subscript" or _is_a_table(walk, table)):
             value = table
         kind = value.type
         if kind not in _NAMES_FUNCTIONS:

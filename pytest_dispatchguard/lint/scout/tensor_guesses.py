@@ -69,7 +69,9 @@ def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
     return kind in ("yield", "ERROR")
 
 
-_ARRAYS = frozenset("cupy jax mlx numpy openvino paddle pandas tensorflow".split())
+_ARRAYS = frozenset(
+    "cupy dask jax mlx numpy openvino paddle pandas polars pyarrow scipy sklearn tensorflow xarray".split()
+)
 REDUCTIONS = frozenset("all amax amin any max mean min norm sum".split())
 
 

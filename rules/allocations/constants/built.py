@@ -27,7 +27,7 @@ from .of_numbers import grown_of_numbers, is_setting, is_size
 _COMPUTED = COMPUTED | {"eye"}
 
 
-_SCRATCH = frozenset({"empty", "zeros"})
+_SCRATCH = frozenset({"empty"})
 _WORKSPACE = re.compile(
     r"(?:^|_)(?:buf|buffer|lock|locks|scratch|te?mp\d?|workspace)(?:_|$)", re.IGNORECASE
 )
@@ -38,6 +38,22 @@ def _held(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
     """What a name that gets one value holds."""
     held = place.value_of(node) if isinstance(node, cst.Name) else None
     return node if held is None else held
+
+
+_KEEPING = frozenset({"append", "extend", "insert", "mark_non_differentiable", "save_for_backward"})
+"""Calls that keep what they are given."""
+
+
+def _outlives(read: cst.Name, parent: cst.CSTNode | None, place: Place) -> bool:
+    """Whether somebody keeps a tensor, or a view of it, longer than the call."""
+    if isinstance(parent, cst.Call) and parent.func is not read:
+        return place.last_name(parent) in _KEEPING
+    whole: cst.CSTNode | None = parent
+    while isinstance(whole, cst.Attribute | cst.Subscript) or (
+        isinstance(whole, cst.Call) and isinstance(whole.func, cst.Attribute)
+    ):
+        whole = place.parent(whole)
+    return isinstance(whole, cst.Assign | cst.Return | cst.Tuple)
 
 
 def _only_iterated(node: cst.Call, place: Place) -> bool:
@@ -205,7 +221,10 @@ class ConstantTensorBuiltPerCall(Rule):
         if device_of(node, place) is None or is_for_nothing(place) or _is_returned(node, place):
             return None
         reads = loads(name.value, place.function).reads
-        if not any(isinstance(place.parent(read), cst.Call) for read in reads):
+        around = [place.parent(read) for read in reads]
+        if not any(isinstance(one, cst.Call) for one in around) or any(
+            _outlives(read, one, place) for read, one in zip(reads, around, strict=True)
+        ):
             return None
         return place.finding(
             node,

@@ -34,6 +34,7 @@ from pytest_dispatchguard.lint.callgraph.constant_conditions import truth
         ("norm == torch.inf", {"norm": ["2.0"]}, False),
         ("norm != math.inf", {"norm": ["2"]}, True),
         ("norm == other", {"norm": ["2.0"]}, None),
+        ("norm == cfg.inf", {"norm": ["2.0"]}, None),
         ("mask is None", {"mask": ["..."]}, False),
         ("mask is not None", {"mask": ["...", "1"]}, True),
         ("mask", {"mask": ["..."]}, None),
