@@ -340,7 +340,7 @@ def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     if not owners or len(owners) > _MOST_BY_NAME:
         return []
     if not is_distinctive(method):
-        modules = all(_computes(project, owner) for owner in owners)
+        modules = all(_is_module_or_tensor(project, owner) for owner in owners)
         return [f"{owner}.{method}" for owner in owners] if modules else []
     families = (frozenset(base for base in mro(project, owner) if ":" in base) for owner in owners)
     if not frozenset.intersection(*families) and not _stand_in(owners):
@@ -348,7 +348,7 @@ def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     return [f"{owner}.{method}" for owner in owners]
 
 
-def _computes(project: Project, class_id: str) -> bool:
+def _is_module_or_tensor(project: Project, class_id: str) -> bool:
     """Whether a class is a module, or a tensor of a class of its own."""
     tensor = any(name == "torch.Tensor" for name, _ in families(project, class_id, {}))
     return tensor or is_module(project, class_id)

@@ -16,9 +16,9 @@ _PLAIN = frozenset(
 )
 _NO_TORCH = frozenset(
     (
-        "cupy ctypes dspy flax haiku haystack jax jittor langchain langchain_core llama_index megengine "
+        "cupy ctypes dspy flax grpc haiku haystack jax jittor langchain langchain_core llama_index megengine "
         "mindspore mlx mxnet numpy oneflow onnx onnxruntime paddle pydantic sklearn tensorflow tensorrt "
-        "tinygrad torch triton"
+        "rclpy rospy tinygrad torch triton"
     ).split()
 )
 """Packages of which a class with a `forward` is none of torch's modules, or one that a table knows."""

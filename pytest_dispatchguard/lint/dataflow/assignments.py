@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import libcst as cst
 
 from pytest_dispatchguard.lint.dataflow.expressions import arithmetic_kind
 from pytest_dispatchguard.lint.dataflow.lookups import read_indices
 from pytest_dispatchguard.lint.dataflow.reader import Reader
-from pytest_dispatchguard.lint.kinds.kinds import Kind, element_of, filled
+from pytest_dispatchguard.lint.kinds.kinds import UNKNOWN, Kind, element_of, filled
 from pytest_dispatchguard.lint.syntax.spelling import dotted
 
 
@@ -22,12 +24,19 @@ def read_assign(reader: Reader, node: cst.Assign) -> None:
 
 
 def _note_entry(reader: Reader, target: cst.BaseExpression, value: Kind) -> None:
-    """Record that a dict holds one more value: ``losses["box"] = value``."""
+    """Record that a dict holds one more value, of the kind of the others: ``losses["box"] = value``."""
     if not isinstance(target, cst.Subscript) or not isinstance(target.value, cst.Name):
         return
     known = reader.names.kinds.get(target.value.value)
-    if known is not None and known.what == "nested" and known.cls == "dict":
-        reader.names.kinds[target.value.value] = filled(known, value)
+    if known is None or known.what != "nested" or known.cls != "dict":
+        return
+    kinds = {kind.what for kind in (known.element, value) if kind is not None} - {"unknown"}
+    if "nested" in kinds or len(kinds) > 1:
+        value, known = (
+            UNKNOWN,
+            replace(known, items=None, element=UNKNOWN),
+        )  # keys are not told apart
+    reader.names.kinds[target.value.value] = filled(known, value)
 
 
 def read_annotated_assign(reader: Reader, node: cst.AnnAssign) -> None:

@@ -151,7 +151,7 @@ def _computes_a_loss(project: Project, function_id: str, fact: FunctionFact) -> 
 
 def _takes_steps(project: Project, function_id: str, last: str) -> bool:
     """Whether a function is named like a training step, in a file that uses torch."""
-    if not STEPS.fullmatch(last):
+    if not STEPS.fullmatch(last) or (last == "act" and not class_of(project, function_id)):
         return False
     path = project.modules[function_id.partition(":")[0]]
     return imports_torch(project.files[path]) and not in_tests(project, function_id)

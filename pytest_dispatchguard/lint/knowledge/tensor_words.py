@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 TENSOR_METHODS = frozenset(
     """unsqueeze unsqueeze_ permute detach detach_ masked_fill masked_fill_ masked_scatter
     masked_select numel dim contiguous expand new_zeros new_ones new_tensor new_full new_empty
@@ -122,6 +124,9 @@ READABLE_TENSOR_ATTRIBUTES = frozenset(
     "grad data T mT H mH real imag values indices main_grad _base".split()
 )
 """Attributes of tensors that are tensors."""
+
+NEVER_TIMED = re.compile(r"""["'](?:Meta|(?:Autocast|Sparse|Quantized)?CPU)["']""")
+"""What torch calls the backends on which nobody waits for an accelerator."""
 
 REGISTERING = frozenset({"impl", "register_autograd", "register_kernel"})
 """Calls that torch is given the name of an operation with, and functions that do its work:

@@ -314,8 +314,13 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         return
     first = given[0]
     if last in words.REGISTERING and first.type == "string":
-        values = (a.named_children[-1] if a.type == "keyword_argument" else a for a in given)
-        walk.operations.update(text(walk.source, v) for v in values if v.type == "identifier")
+        values = [a.named_children[-1] if a.type == "keyword_argument" else a for a in given]
+        texts = [text(walk.source, value) for value in values]
+        if (last == "impl" or "::" in texts[0]) and not any(
+            map(words.NEVER_TIMED.fullmatch, texts)
+        ):
+            named = zip(values, texts, strict=True)
+            walk.operations.update(name for value, name in named if value.type == "identifier")
     if last in words.HOOKS:
         for handed in given if last == "saved_tensors_hooks" else given[:1]:
             _note_hook(walk, handed)

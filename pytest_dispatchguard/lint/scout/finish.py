@@ -33,6 +33,11 @@ from pytest_dispatchguard.lint.scout.tensor_api import (
 )
 from pytest_dispatchguard.lint.scout.tensor_guesses import counts, may_be_tensor_attribute
 
+_MAKES_A_TRAINER = re.compile(
+    r"(?:^|\.)optim\.|(?:Adam\w*|SGD|RMSprop|DistributedDataParallel|DDP)$"
+)
+"""What a function makes that sets up a training of its own, and shows one step of it."""
+
 
 def settle(walk: Walk, reading: Reading, declared: bool) -> None:
     """Decides what could not be decided before the whole function was read."""
@@ -54,7 +59,11 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         and all(node is not None and origin(walk, reading, node) == CPU for node in reading.returns)
     )
     fact.training_loop = reading.backward and reading.step
-    fact.training_step = len(reading.trains) == 2 and not reading.backward and not reading.step
+    fact.training_step = (
+        len(reading.trains) == 2
+        and not (reading.backward or reading.step)
+        and not any(_MAKES_A_TRAINER.search(name) for name, _ in reading.calls)
+    )
     if fact.training_loop and reading.step_rounds:
         _leave_steps(reading)
     fact.feeds_model = walk.tensors_here and feeds_a_model(walk, reading)

@@ -80,11 +80,6 @@ def knows_other_arrays(walk: Walk) -> bool:
     return not _ARRAYS.isdisjoint(target.partition(".")[0] for target in walk.imports.values())
 
 
-def _reduces(walk: Walk, method: str) -> bool:
-    """Whether only a tensor has a method, in a file that knows no other arrays."""
-    return method in REDUCTIONS and not knows_other_arrays(walk)
-
-
 def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
     callee = node.named_children[0]
     kind = callee.type

@@ -55,6 +55,20 @@ def test_lists_and_tables_hold_what_is_put_into_them() -> None:
     ]  # fmt: skip
 
 
+def test_entries_of_a_dict_are_told_apart_by_no_key() -> None:
+    source = body(
+        """
+        losses, mixed, deep = {}, {"n": 3}, {}
+        losses["box"] = x.sum()
+        losses["class"] = x.mean()
+        mixed["loss"] = x.sum()
+        deep["of"] = deep
+        show(losses["box"], mixed["n"], deep["of"])
+        """
+    )
+    assert words(source) == ["tensor", "unknown", "unknown"]
+
+
 def test_what_was_in_a_list_before_is_not_forgotten() -> None:
     source = body(
         """
