@@ -3,6 +3,7 @@ factories and functions passed on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -263,7 +264,7 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
         return
     symbols = symbols_called(project, scope, fact, call.name)
     if not symbols and call.how in ("call", "new-scope"):
-        for target in _by_rare_name(project, scope, call.name):
+        for target in _by_rare_name(project, scope, call):
             add(target, call.loop)
         return
     direct, spread = _ways(project, scope, call.name, symbols)
@@ -323,11 +324,16 @@ def _add_method(project: Project, symbol: Symbol, name: str, loop: bool, add: Ad
             add(found.id, loop)
 
 
-def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
+_VALUE = re.compile(r"(?:^|[,=])(?:[=~*?]|\.\.\.|cpu)")
+"""What is no literal, in `CallFact.given`."""
+
+
+def _by_rare_name(project: Project, scope: Scope, call: CallFact) -> list[str]:
     """The methods with a rare name in one family of classes, or with a name that modules give theirs where
-    all that have it are modules, for a call on an object of unknown type."""
-    root, dot, _ = name.partition(".")
-    method = name.rpartition(".")[2]
+    all that have it are modules, for a call on an object of unknown type. Modules are given more than
+    literals: `text.encode("utf-8")` and `distribution.sample()` are calls of something else."""
+    root, dot, _ = call.name.partition(".")
+    method = call.name.rpartition(".")[2]
     if not dot or root == "super()" or method.startswith("__") or not is_telling(method):
         return []
     package = scope.module.partition(".")[0]
@@ -340,10 +346,12 @@ def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     if not owners or len(owners) > _MOST_BY_NAME:
         return []
     if not is_distinctive(method):
+        if root != scope.self_name and not any(map(_VALUE.search, call.given)):
+            return []
         modules = all(_is_module_or_tensor(project, owner) for owner in owners)
         return [f"{owner}.{method}" for owner in owners] if modules else []
-    families = (frozenset(base for base in mro(project, owner) if ":" in base) for owner in owners)
-    if not frozenset.intersection(*families) and not _stand_in(owners):
+    kin = (frozenset(base for base in mro(project, owner) if ":" in base) for owner in owners)
+    if not frozenset.intersection(*kin) and not _stand_in(owners):
         return []
     return [f"{owner}.{method}" for owner in owners]
 

@@ -9,7 +9,6 @@ from tree_sitter import Node
 from pytest_dispatchguard.lint.facts import (
     COMPARING_CALLS,
     COPYING_CALLS,
-    MODULE_METHODS,
     NUMBER_CALLS,
     SIZED_CALLS,
     SIZED_METHODS,
@@ -122,7 +121,7 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         last = text(source, named[-1])
         name = dotted(source, callee)
         _note_origin(walk, name.partition(".")[0], last, method=True)
-        if name and not (last in MODULE_METHODS and _is_of_no_module(walk, name, arguments)):
+        if name:
             note_call(walk, name, how, node)
             reading.arguments.setdefault(name, []).append(arguments)
         elif is_distinctive(last) and last not in words.TENSOR_METHODS:
@@ -150,21 +149,6 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         _note_made_name(walk, callee, how)
     visit(walk, callee)
     return ""
-
-
-_LITERALS = frozenset("false float integer none string true".split())
-
-
-def _is_of_no_module(walk: Walk, name: str, arguments: Node) -> bool:
-    """Whether a method of a local is given nothing, or only literals: `text.encode("utf-8")`,
-    `distribution.sample()`."""
-    root = name.partition(".")[0]
-    reading = walk.reading
-    if root == reading.self_name or not (root in reading.params or root in reading.bindings):
-        return False
-    given = arguments.named_children if arguments.type == "argument_list" else []
-    values = (a.named_children[-1] if a.type == "keyword_argument" else a for a in given)
-    return all(value.type in _LITERALS for value in values)
 
 
 def _note_origin(walk: Walk, root: str, last: str, *, method: bool = False) -> None:

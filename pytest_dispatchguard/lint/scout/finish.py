@@ -34,7 +34,7 @@ from pytest_dispatchguard.lint.scout.tensor_api import (
 from pytest_dispatchguard.lint.scout.tensor_guesses import counts, may_be_tensor_attribute
 
 _MAKES_A_TRAINER = re.compile(
-    r"(?:^|\.)optim\.|(?:Adam\w*|SGD|RMSprop|DistributedDataParallel|DDP)$"
+    r"(?:^|\.)optim\.[A-Z]|(?:Adam\w*|SGD|RMSprop|DistributedDataParallel|DDP)$"
 )
 """What a function makes that sets up a training of its own, and shows one step of it."""
 
