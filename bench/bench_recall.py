@@ -72,10 +72,23 @@ def lay_out(git: Path, revision: str, folder: str) -> None:
     subprocess.run(["git", "init", "-q", folder], check=True)
 
 
+_TYPE_PARAMETERS = re.compile(
+    r"^(\s*(?:async\s+def|def|class)\s+\w+)\[[^\n]*?\](?=[(:])", re.MULTILINE
+)
+
+
+def parsed(text: str) -> ast.Module:
+    """The tree of a file, though this Python may be older than type parameters."""
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return ast.parse(_TYPE_PARAMETERS.sub(r"\1", text))
+
+
 def statements(text: str) -> list[tuple[int, int]]:
     """First and last line of every statement; of compound ones the header."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if not isinstance(node, ast.stmt | ast.ExceptHandler):
             continue
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
