@@ -31,11 +31,8 @@ def _note_entry(reader: Reader, target: cst.BaseExpression, value: Kind) -> None
     if known is None or known.what != "nested" or known.cls != "dict":
         return
     kinds = {kind.what for kind in (known.element, value) if kind is not None} - {"unknown"}
-    if "nested" in kinds or len(kinds) > 1:
-        value, known = (
-            UNKNOWN,
-            replace(known, items=None, element=UNKNOWN),
-        )  # keys are not told apart
+    if "nested" in kinds or len(kinds) > 1:  # keys are not told apart
+        known, value = replace(known, items=None, element=UNKNOWN), UNKNOWN
     reader.names.kinds[target.value.value] = filled(known, value)
 
 
