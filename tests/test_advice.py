@@ -855,3 +855,11 @@ def test_what_a_function_works_out_of_a_number(way: str, tmp_path: Path) -> None
     code, told = WORKED_OUT[way]
     body = f"def f(x: torch.Tensor, rows: torch.LongTensor, n: int):\n    return {code}\n"
     assert bool(found(tmp_path, "DG503", body)) is told
+
+
+@pytest.mark.parametrize("name", ["output", "inputs", "timestamps"])
+def test_names_that_only_contain_that_of_a_device_hide_no_copy(tmp_path: Path, name: str) -> None:
+    body = f"def f({name}):\n    if torch.is_tensor({name}):\n        {name} = {name}.cpu()\n"
+    body += f"    return {name}\n"
+    assert [f.certainty for f in found(tmp_path, "DG414", body)] == ["note"]
+    assert not found(tmp_path, "DG414", body.replace("torch.is_tensor", "is_npu"))

@@ -64,7 +64,9 @@ _MEMORY_FACTS = frozenset(
     )
 )  # fmt: skip
 """What changes, and is gathered from all of the allocator, or from the driver, each time."""
-_WATCHES = re.compile(r"mem|stat|monitor|report|log|profil|track|summar", re.IGNORECASE)
+_WATCHES = re.compile(
+    r"mem|stat(?!e)|monitor|report|log(?!it|prob)|profil|track|summar", re.IGNORECASE
+)
 """What is there to ask."""
 
 

@@ -242,7 +242,8 @@ class PrintInHotCode(Rule):
 
 
 _PRINTS = re.compile(
-    r"print|report|summar|debug|log|verbose|progress|display|show|main|dump|trace|warn|error|info"
+    r"print|report|summar|debug|log(?!it|prob)|verbose|progress|display|show|(?<![a-z])main|dump|trace|warn|"
+    r"error|info"
 )
 
 

@@ -21,6 +21,7 @@ from pytest_dispatchguard.lint.knowledge.cold_names import (
     COLD_UNLESS_ROOTS,
     KERNEL_DECORATORS,
     REMEMBERING_DECORATORS,
+    SCRIPT_PATHS,
     TEST_PATHS,
 )
 
@@ -94,12 +95,38 @@ def _cold_by_default(project: Project, function_id: str) -> bool:
     module, _, name = function_id.partition(":")
     if COLD_METHODS.fullmatch(name.rpartition(".")[2]) or in_tests(project, function_id):
         return True
-    if COLD_PATHS.search(path_of(project, function_id)):
+    path = path_of(project, function_id)
+    if COLD_PATHS.search(path) or (SCRIPT_PATHS.search(path) and not _is_program(project, path)):
         return True
     facts = project.functions[function_id]
     # Overloads in front of a function do not make it cold.
-    return name.startswith("main.<locals>.") or all(
+    return _is_for_set_up(project, module, name) or all(
         _cold_by_decorator(project, module, fact) for fact in facts
+    )
+
+
+def _is_program(project: Project, path: str) -> bool:
+    """Whether a file trains a model, or feeds one in a loop."""
+    return any(fact.training_loop or fact.feeds_model for fact in project.files[path].functions)
+
+
+_IN_MAIN = "main.<locals>."
+
+
+def in_main(function_id: str) -> bool:
+    """Whether a function is defined inside `main`: only a loop of that makes it hot."""
+    return function_id.partition(":")[2].startswith(_IN_MAIN)
+
+
+def _is_for_set_up(project: Project, module: str, name: str) -> bool:
+    """Whether a function is defined inside `main`, which does not call it in a loop."""
+    if not name.startswith(_IN_MAIN):
+        return False
+    own = name.removeprefix(_IN_MAIN).partition(".")[0]
+    return not any(
+        call.name == own and call.loop and call.how == "call"
+        for fact in project.functions.get(f"{module}:main", ())
+        for call in fact.calls
     )
 
 

@@ -14,6 +14,7 @@ from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.cold import (
     Coldness,
     cold_unless_root,
+    in_main,
     is_cold,
     named_cold,
 )
@@ -93,7 +94,7 @@ def reachable(context: ReachContext, roots: Sequence[Root], ways: Ways) -> dict[
             if root.surely:
                 if named_cold(context.coldness, target):
                     continue
-            elif is_cold(context.coldness, target):
+            elif is_cold(context.coldness, target) or in_main(target):
                 continue
             name = dotted_id(target)
             fact = HotFact(name, [name], root.reason, False, root.per, root.only_loops)

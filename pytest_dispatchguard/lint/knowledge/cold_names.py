@@ -62,8 +62,11 @@ COPIED_PATHS = re.compile(
 """Code that was copied from other projects, whole as a rule, or that is kept and not run any more: this
 project runs what it calls of it."""
 
+SCRIPT_PATHS = re.compile(r"(?:^|/)(?:scripts?|cli|commands)/")
+"""Folders of what is started by hand: some of it trains or evaluates, most of it runs once."""
+
 COLD_PATHS = re.compile(
-    r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|\w*onnx|datasets?|visuali[sz]ation|plotting|"
+    r"(?:^|/)(?:conversion|saving|export|\w*onnx|datasets?|visuali[sz]ation|plotting|"
     r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated|loading|tracers?)/|"
     r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|"
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
@@ -75,6 +78,10 @@ COLD_PATHS = re.compile(
 """Files whose code runs at set-up, for people, or on the command line."""
 
 
+_FEEDS = re.compile(r"\beval\(\)|no_grad|inference_mode")
+"""What a file says that feeds a model: its `main` may do that in a loop."""
+
+
 def cold_by_name(path: str, text: str) -> Callable[[str], bool]:
     """Whether functions of a file are cold for their names or the file's, whatever they hold and whatever
     calls them."""
@@ -83,6 +90,10 @@ def cold_by_name(path: str, text: str) -> Callable[[str], bool]:
     if "backward" in text:
         return lambda name: False  # training loops are hot wherever they stand
     if COLD_PATHS.search(path):
+        return lambda name: True
+    if _FEEDS.search(text):
+        return lambda name: name != "main" and COLD_METHODS.fullmatch(name) is not None
+    if SCRIPT_PATHS.search(path):
         return lambda name: True
     return lambda name: COLD_METHODS.fullmatch(name) is not None
 

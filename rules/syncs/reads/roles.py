@@ -492,7 +492,9 @@ def reported(node: cst.CSTNode, place: Place) -> bool:
     return False
 
 
-_FIGURES = re.compile(r"log|metric|stat|info|figure|history|report|summary|result", re.IGNORECASE)
+_FIGURES = re.compile(
+    r"log(?!it|prob)|metric|stat(?!e)|info|figure|history|report|summary|result", re.IGNORECASE
+)
 
 
 def _logged(read: Read, place: Place) -> bool:

@@ -447,7 +447,9 @@ def _copies_to_cpu(call: cst.Call, place: Place) -> bool:
 
 
 _WARNING = re.compile(r"warn|error|exception|critical|fatal|check|assert|fail", re.IGNORECASE)
-_ODD_DEVICES = re.compile(r"mps|npu|xla|hpu|tpu|deterministic|directml", re.IGNORECASE)
+_ODD_DEVICES = re.compile(
+    r"(?<![a-z])(?:mps|npu|xla|hpu|tpu|directml)(?![a-z])|deterministic", re.IGNORECASE
+)
 _TEXTS = frozenset({"str", "repr", "format", "print"})
 
 
