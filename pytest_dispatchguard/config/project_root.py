@@ -128,7 +128,7 @@ def nested_roots(root: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-_DEEPEST_PROJECT = 3
+_DEEPEST_PROJECT = 5
 """Levels below the root that are searched for nested projects."""
 _NEVER_PROJECTS = frozenset({*ALWAYS_EXCLUDED, *EXCLUDED_UNLESS_PACKAGE})
 

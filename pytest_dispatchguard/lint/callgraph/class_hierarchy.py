@@ -110,9 +110,18 @@ def method_owners(project: Project, class_id: str, name: str, virtual: bool) -> 
     if virtual and name in project.definers:
         below, beside = relatives(project, class_id)
         for owner in project.definers[name]:
-            if owner not in found and (owner in below or (not nearest and owner in beside)):
+            if owner in found:
+                continue
+            if owner in below or (
+                owner in beside and (not nearest or _overrides(project, owner, below, name))
+            ):
                 found.append(owner)
     return found
+
+
+def _overrides(project: Project, mixin: str, below: Iterable[str], name: str) -> bool:
+    """Whether a subclass takes a method from a mixin, in place of the class that it inherits from as well."""
+    return any(method_owner(project, one, name) == mixin for one in below)
 
 
 def relatives(project: Project, class_id: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -9,6 +9,7 @@ from functools import partial
 
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import many_overrides, method_owners, mro
 from pytest_dispatchguard.lint.callgraph.factories import returned_functions
+from pytest_dispatchguard.lint.callgraph.import_paths import located
 from pytest_dispatchguard.lint.callgraph.name_search import MOST_STEPS, follow, look_up
 from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.callgraph.symbols import Symbol, Symbols
@@ -44,9 +45,10 @@ def _lookup(project: Project, module: str, name: str) -> Symbols:
         elif entry == f"{module}.{name}" and entry not in project.modules:
             continue
         else:
-            found.extend(absolute(project, entry, inside=module))
+            found.extend(absolute(project, located(project, module, entry), inside=module))
     if not found:
-        for target in project.stars.get(module, ()):
+        for starred in project.stars.get(module, ()):
+            target = located(project, module, starred)
             if target in project.bound:
                 found.extend(lookup(project, target, name))
     if not found and f"{module}.{name}" in project.packages:
@@ -89,8 +91,9 @@ def resolve(project: Project, module: str, dotted: str) -> Symbols:
     root, _, rest = dotted.partition(".")
     symbols = lookup(project, module, root)
     if not symbols:
-        if root in project.packages and rest:
-            return absolute(project, dotted)
+        whole = located(project, module, dotted)
+        if rest and whole.partition(".")[0] in project.packages:
+            return absolute(project, whole)
         return ()
     for part in rest.split(".") if rest else ():
         symbols = members(project, symbols, part)
@@ -102,8 +105,9 @@ def _resolve_or_external(project: Project, module: str, dotted: str) -> Symbols:
     found = resolve(project, module, dotted)
     if found:
         return found
-    if dotted.partition(".")[0] in project.packages:
-        return absolute(project, dotted)
+    whole = located(project, module, dotted)
+    if whole.partition(".")[0] in project.packages:
+        return absolute(project, whole)
     return (Symbol("external", canonical(dotted)),) if "." in dotted else ()
 
 

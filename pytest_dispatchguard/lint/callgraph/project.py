@@ -42,6 +42,8 @@ class Project:
     memo_methods: dict[tuple[str, str], str] = field(default_factory=dict)
     memo_relatives: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     memo_absolute: dict[Name, Symbols] = field(default_factory=dict)
+    memo_located: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Folder and the first part of what a file in it imports, to the folder that this is looked up in."""
     memo_calls: dict[str, dict[tuple[int, str], Symbols]] = field(default_factory=dict)
     """Function id to what the names written in it stand for, by line and name."""
     memo_classes: dict[str, str] = field(default_factory=dict)

@@ -140,6 +140,21 @@ def _step_roots(project: Project) -> Iterator[Root]:
                     yield Root(f"{owner}.{method}", reason, "step")
 
 
+_ACTION = re.compile(r"_?(?:\w+_)?(?:act|actions?)(?:_\w+)?|a")
+"""What an environment is given in each step, by its name."""
+
+
+def _environment_roots(project: Project) -> Iterator[Root]:
+    """The `step` of an environment of reinforcement learning: it is given an action, beside a `reset`."""
+    for class_id in project.definers.get("reset", ()):
+        target = f"{class_id}.step"
+        for fact in project.functions.get(target, ())[:1]:
+            path = project.modules[class_id.partition(":")[0]]
+            given = fact.params[1:2]
+            if given and _ACTION.fullmatch(given[0]) and imports_torch(project.files[path]):
+                yield Root(target, "step of an environment", "step")
+
+
 def _computes_a_loss(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether what is called `loss` is given the tensors that it is computed from, and not a data loader."""
     given = [name for name in fact.params if name not in ("self", "cls")]
@@ -163,17 +178,36 @@ _GIVEN_TO_MODELS = frozenset(
 """Names of parameters that hold tensors where there are two of them, whatever a function does with them."""
 
 
+_FORWARD_OF = re.compile(r"self\._?(?:\w+_)?(?:model|network|module)(?:\.forward)?")
+"""The model that a class holds, and calls."""
+
+
+def _runs_its_model(project: Project, function_id: str, fact: FunctionFact) -> bool:
+    """Whether a method calls the `forward` of the model that its object holds, by that name, as servers do
+    for each batch."""
+    return (
+        class_of(project, function_id) != ""
+        and not sets_up(function_id)
+        and not in_tests(project, function_id)
+        and any(
+            call.name.endswith(".forward") and _FORWARD_OF.fullmatch(call.name)
+            for call in fact.calls
+        )
+        and not REWORKS_A_MODEL.search(_described(project, function_id))
+    )
+
+
 def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether a function is named like what runs in place of a module's `forward`, and is no loop that trains
-    or feeds a model. What a class calls plainly `forward` or `backward` is one of a module, or anything."""
+    or feeds a model. What a class calls plainly `forward` or `backward` is one of a module, or anything, but
+    for a `forward` that calls the model that the class holds."""
     last = fact.name.rpartition(".")[2]
-    return (
-        (fact.takes_tensors or len(_GIVEN_TO_MODELS & set(fact.params)) > 1)
-        and not (fact.training_loop or fact.feeds_model)
-        and FORWARDS.fullmatch(last) is not None
-        and not (last in ("forward", "backward") and class_of(project, function_id))
-        and not in_tests(project, function_id)
-    )
+    if fact.training_loop or fact.feeds_model or in_tests(project, function_id):
+        return False
+    if last in ("forward", "backward") and class_of(project, function_id):
+        return last == "forward" and any(_FORWARD_OF.fullmatch(call.name) for call in fact.calls)
+    given = fact.takes_tensors or len(_GIVEN_TO_MODELS & set(fact.params)) > 1
+    return given and FORWARDS.fullmatch(last) is not None
 
 
 def _is_kernel(project: Project, function_id: str, fact: FunctionFact) -> bool:
@@ -221,6 +255,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                 yield Root(function_id, "a loop that feeds a model", "step", True, True)
             elif _named_forward(project, function_id, fact):
                 yield Root(function_id, "a forward, by its name")
+            elif _runs_its_model(project, function_id, fact):
+                yield Root(function_id, "calls the forward of its model", "step")
             elif fact.training_step and not one_time and not in_tests(project, function_id):
                 yield Root(function_id, "runs backward and an optimizer's step", "step")
             for call in fact.calls:
@@ -272,7 +308,12 @@ def find_roots(
     for root in library_roots(project, extra):
         if not _trains(project, root.target) and not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
-    for root in (*_other_roots(project, coldness), *_step_roots(project)):
+    others = (
+        *_other_roots(project, coldness),
+        *_step_roots(project),
+        *_environment_roots(project),
+    )
+    for root in others:
         if not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
     return [roots[target] for target in sorted(roots)]

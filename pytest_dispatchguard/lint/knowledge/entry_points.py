@@ -122,7 +122,7 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     "transformers.PreTrainedModel": _known(
         "forward __call__", module=True, offers="prepare_inputs_for_generation"
     ),
-    "transformers.Cache": _known("update"),
+    "transformers.Cache": _known("crop update"),
     "transformers.LogitsProcessor": _known("", steps="__call__"),
     "transformers.StoppingCriteria": _known("", steps="__call__"),
     "transformers.GenerationMixin": _known(

@@ -38,6 +38,8 @@ _ASKS_MODULES = frozenset(
     load_state_dict""".split()
 )
 """Methods of modules; whatever has them called is one."""
+_MOVES = re.compile(r"(?!\w*(?:loss|criterion|metric))(\w+)\.(?:to|cuda)")
+"""What is moved, and called, is a module: nobody calls a tensor."""
 _MODULE = re.compile(r"(?:^|[\[ |.,])(?:torch\.nn\.|nn\.)?(?:Module|PreTrainedModel)\b")
 _NO_MODEL = (
     r"_?(?:add|ask|build|can|check|clean|clear|compile|convert|copy|counts?|create|delete|download|dump|exec|export|"
@@ -400,6 +402,11 @@ def feeds_a_model(walk: Walk, reading: Reading) -> bool:
         name
         for name, values in reading.param_values.items()
         if any(value.startswith("ann:") and _MODULE.search(value[4:]) for value in values)
+    }
+    modules |= {
+        moved[1]
+        for name, how in reading.calls
+        if how == "call" and (moved := _MOVES.fullmatch(name)) is not None
     }
     modules |= {
         name
