@@ -61,6 +61,28 @@ def assigned_once(node: cst.CSTNode, place: Place) -> cst.Name | None:
     return name if name is not None and place.assignments(name.value) == 1 else None
 
 
+_IN_PARTS = frozenset({"chunk", "meshgrid", "split", "tensor_split", "unbind"})
+
+
+def unpacked(place: Place) -> dict[str, cst.BaseExpression]:
+    """The names that the function gives to the parts into which a tensor is taken, and to nothing else, with
+    the call that takes it apart."""
+
+    def found() -> dict[str, cst.BaseExpression]:
+        return {
+            part.value.value: one.value
+            for one in nodes.walk(place.function)
+            if isinstance(one, cst.Assign) and isinstance(one.value, cst.Call)
+            if called_name(one.value) in _IN_PARTS
+            for target in one.targets
+            if isinstance(target.target, cst.Tuple | cst.List)
+            for part in target.target.elements
+            if isinstance(part.value, cst.Name) and place.assignments(part.value.value) == 1
+        }
+
+    return place.once(("unpacked", id(place.function)), found)
+
+
 def only_called(name: cst.Name, place: Place) -> bool:
     """Whether the function reads a name, bound by this node, only to call what it holds."""
     same = (n for n in nodes.names_in(place.function) if n.value == name.value)

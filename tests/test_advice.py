@@ -863,3 +863,42 @@ def test_names_that_only_contain_that_of_a_device_hide_no_copy(tmp_path: Path, n
     body += f"    return {name}\n"
     assert [f.certainty for f in found(tmp_path, "DG414", body)] == ["note"]
     assert not found(tmp_path, "DG414", body.replace("torch.is_tensor", "is_npu"))
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        (
+            "DG514",
+            (
+                "def f(x: torch.Tensor, w: torch.Tensor):\n    device = x.device\n"
+                "    return torch.sum(x * w).to(device)\n"
+            ),
+        ),
+        (
+            "DG514",
+            (
+                "def f(x: torch.Tensor):\n    a, b = torch.split(x, 2, dim=1)\n"
+                "    return a.to(x.device), b\n"
+            ),
+        ),
+        (
+            "DG509",
+            (
+                "class C:\n    # dispatchguard: hot\n    def f(self, x: torch.Tensor):\n"
+                "        if self.limits is not None:\n"
+                "            self.limits = torch.tensor(self.limits, device=x.device)\n        return x\n"
+            ),
+        ),
+        (
+            "DG505",
+            (
+                "class C:\n    def __init__(self):\n        self.betas = torch.linspace(0, 1, 8)\n\n"
+                "    # dispatchguard: hot\n    def f(self, x: torch.Tensor, t):\n"
+                "        return x * self.betas[t].to(x.device)\n"
+            ),
+        ),
+    ],
+)
+def test_what_is_moved_or_made_again(tmp_path: Path, code: str, body: str) -> None:
+    assert len(advice(tmp_path, code, body)) == 1

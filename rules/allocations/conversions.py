@@ -3,10 +3,14 @@ to where a tensor already is."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
+from ..syntax import is_word, unpacked
 from .data import LEGACY_CLASSES, data_argument
 from .uses import bare
 
@@ -102,7 +106,8 @@ class TensorOfTensors(Rule):
 
     ## What it does
 
-    Finds `torch.tensor([a, b])` and `torch.tensor([f(x) for x in xs])` where the elements are tensors.
+    Finds `torch.tensor([a, b])` and `torch.tensor([f(x) for x in xs])` where the elements are tensors; where
+    only some of them surely are, it is a note.
 
     ## Why it costs
 
@@ -143,7 +148,7 @@ class TensorOfTensors(Rule):
             return None
         parts = kind.items or (kind.element,)
         if not parts or not all(p is not None and _is_read(p) for p in parts):
-            return None
+            return self._some(node, data, parts, place)
         fix = None
         keywords = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
         plain = (
@@ -165,13 +170,38 @@ class TensorOfTensors(Rule):
             fix=fix,
         )
 
+    def _some(
+        self,
+        node: cst.Call,
+        data: cst.BaseExpression,
+        parts: Sequence[Kind | None],
+        place: Place,
+    ) -> Finding | None:
+        """A list some of whose elements are tensors: those are read."""
+        known = [part for part in parts if part is not None]
+        if isinstance(data, cst.Name):
+            known += [
+                place.kind(call.args[0].value)
+                for call, _ in place.calls("append")
+                if is_word(place.receiver(call), data.value) and len(call.args) == 1
+            ]
+        if not any(map(_is_read, known)):
+            return None
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}` reads the tensors among `{place.short(data)}` back to the host, and "
+            "waits for the device each time; make all of them tensors, and join them with `torch.stack`",
+            certainty="note",
+        )
+
 
 class TensorOfTensor(Rule):
     """A tensor is copied by `torch.tensor`, which warns on every call.
 
     ## What it does
 
-    Finds `torch.tensor(x)` where `x` is a tensor already.
+    Finds `torch.tensor(x)` where `x` is a tensor already, and `self.x = torch.tensor(self.x)`, which is one
+    from the second call on.
 
     ## Why it costs
 
@@ -208,6 +238,13 @@ class TensorOfTensor(Rule):
         if not place.is_torch(node, "tensor"):
             return None
         data = place.argument(node, 0, "data")
+        if data is not None and _of_itself(node, data, place):
+            return place.finding(
+                node,
+                f"`{place.short(data)}` is a tensor from the second call on: `{place.text(node.func)}` of it "
+                "raises a warning on every call before it copies; make it a tensor once, or ask "
+                "`isinstance` first",
+            )
         if data is None or not place.is_tensor(data) or place.kind(data).optional:
             return None
         rest = node.args[1:]
@@ -236,6 +273,19 @@ class TensorOfTensor(Rule):
             "warning on every call before it copies; write `.detach().clone()`",
             fix=fix,
         )
+
+
+def _of_itself(node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
+    """Whether an attribute is assigned a tensor of itself, whatever it is."""
+    parent = place.parent(node)
+    if not isinstance(data, cst.Attribute) or not isinstance(parent, cst.Assign):
+        return False
+    own = place.self_name and place.dotted(data).startswith(f"{place.self_name}.")
+    asked = any(_ASKS_TYPE.search(place.text(test)) for test, _ in place.conditions)
+    return bool(own) and not asked and any(place.same(t.target, data) for t in parent.targets)
+
+
+_ASKS_TYPE = re.compile(r"isinstance|is_tensor|\btype\(")
 
 
 class AsTensorOfTensor(Rule):
@@ -342,9 +392,12 @@ class MovedWhereItIs(Rule):
         if target.star or (target.keyword is not None and target.keyword.value != "device"):
             return None
         device = target.value
+        if isinstance(device, cst.Name):
+            held = place.value_of(device)
+            device = held if held is not None else device
         if not isinstance(device, cst.Attribute) or device.attr.value != "device":
             return None
-        if not place.on_device(device.value) or not place.on_device(receiver):
+        if not place.on_device(device.value) or not _is_there(receiver, place):
             return None
         if not _computed_from(receiver, device.value, place):
             return None
@@ -369,8 +422,22 @@ _KEEPS_PLACE = frozenset(
 """Methods, and functions of torch, that put their result where their input is."""
 
 
+_IN_PARTS = frozenset({"chunk", "split", "unbind"})
+
+
 _DEEPEST = 6
 """How many steps of a computation are followed back."""
+
+
+def _is_there(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is on a device, or a part of what is."""
+    taken = unpacked(place).get(node.value) if isinstance(node, cst.Name) else None
+    if isinstance(taken, cst.Call):
+        whole = (
+            taken.args[0].value if place.name(taken).startswith("torch.") else place.receiver(taken)
+        )
+        return whole is not None and place.on_device(whole)
+    return place.on_device(node)
 
 
 def _bound_anew(tensor: cst.BaseExpression, place: Place) -> bool:
@@ -388,9 +455,10 @@ def _computed_from(
         return depth == _DEEPEST or not _bound_anew(tensor, place)
     if isinstance(node, cst.Name):
         held = place.value_of(node)
+        held = unpacked(place).get(node.value) if held is None else held
         return held is not None and _computed_from(held, tensor, place, depth - 1)
     if isinstance(node, cst.Call):
-        if place.last_name(node) not in _KEEPS_PLACE:
+        if place.last_name(node) not in _KEEPS_PLACE | _IN_PARTS:
             return False
         if place.name(node).startswith("torch."):
             return bool(node.args) and _computed_from(node.args[0].value, tensor, place, depth - 1)

@@ -6,6 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite, nodes
 
+from ..syntax import is_word, names_in
 from .uses import loads
 
 _CATS = frozenset(
@@ -19,7 +20,8 @@ class ConcatenationInLoop(Rule):
 
     ## What it does
 
-    Finds `out = torch.cat([out, y])` in a loop that uses `out` for nothing else.
+    Finds `out = torch.cat([out, y])` in a loop that uses `out` for nothing else. `torch.stack(parts)` of a
+    list that the same loop appends to is a note: the loop may need all parts in every round.
 
     ## Why it costs
 
@@ -51,10 +53,35 @@ class ConcatenationInLoop(Rule):
     code = "DG506"
     name = "concatenation-in-loop"
     origin = "keras#23305"
-    looks_for = Call("cat", "concat", "concatenate", place="loop")
+    looks_for = Call("cat", "concat", "concatenate", "stack", place="loop")
 
     def judge(self, call: cst.Call, place: Place) -> Finding | None:
         """`name = cat([name, …])`, and the loop asks for `name` nowhere else."""
+        return self._of_a_list(call, place) or self._of_itself(call, place)
+
+    def _of_a_list(self, call: cst.Call, place: Place) -> Finding | None:
+        """What a list holds that grows in the same loop, joined in every round."""
+        parts = place.argument(call, 0, "tensors")
+        if place.name(call) not in _CATS | {"torch.stack"} or parts is None or not place.loops:
+            return None
+        if isinstance(parts, cst.List | cst.Tuple):
+            starred = [e.value for e in parts.elements if isinstance(e, cst.StarredElement)]
+            parts = starred[0] if len(starred) == 1 else None
+        loop = place.loops[-1]
+        if not isinstance(parts, cst.Name) or not isinstance(loop, _STATEMENT_LOOPS):
+            return None
+        if self._short(loop) or not _grows(parts.value, loop, place):
+            return None
+        if isinstance(loop, cst.For) and place.self_name in names_in(loop.iter):
+            return None  # the layers of a network
+        return place.finding(
+            call,
+            f"`{place.short(call)}` copies all that `{parts.value}` holds in every iteration, and the loop "
+            "appends to it; write into a tensor that is made before the loop, or join once after it",
+            certainty="note",
+        )
+
+    def _of_itself(self, call: cst.Call, place: Place) -> Finding | None:
         node = place.parent(call)
         if not isinstance(node, cst.Assign) or len(node.targets) != 1 or not place.loops:
             return None
@@ -102,6 +129,24 @@ class ConcatenationInLoop(Rule):
             return False
         stop = call.args[0].value
         return isinstance(stop, cst.Integer) and int(stop.evaluated_value) < 4
+
+
+_EMPTYING = frozenset({"clear", "pop", "popleft", "remove"})
+
+
+def _grows(name: str, loop: cst.CSTNode, place: Place) -> bool:
+    """Whether a loop appends to a list, in each round, and takes nothing out of it."""
+    grown = False
+    for one in nodes.walk(loop):
+        bound = nodes.bound_by(one)
+        if any(isinstance(target, cst.Name) and target.value == name for target in bound):
+            return False
+        if isinstance(one, cst.Call) and is_word(place.receiver(one), name):
+            last = place.last_name(one)
+            if last in _EMPTYING:
+                return False
+            grown = grown or last == "append"
+    return grown
 
 
 class GrownByCopy(Rule):

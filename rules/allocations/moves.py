@@ -17,6 +17,7 @@ from pytest_dispatchguard import (
     nodes,
 )
 
+from ..syncs.used import used_as_tensor
 from ..syncs.waits import gives_data, works_on_host
 from ..syntax import is_word, subscripts_written
 from .data import (
@@ -254,6 +255,7 @@ class FactoryThenMove(Rule):
             fix = self._placed(node, factory, place)
         last = place.last_name(node)
         where, waits = "on the CPU", "and the host waits for that copy"
+        guessed = len(node.args) == 1 and self._to_what_may_be(node.args[0].value, place)
         elsewhere = place.name(factory) in LIKE and not place.kind(factory.args[0].value).host
         if elsewhere:
             where = f"where `{place.short(factory.args[0].value)}` is"
@@ -268,8 +270,8 @@ class FactoryThenMove(Rule):
             )
             + self._unless(given)
             + self._other_numbers(factory, drawn, place),
-            certainty="note" if seeded or elsewhere or gives_data(place) else "sure",
-            fix=fix,
+            certainty="note" if seeded or elsewhere or guessed or gives_data(place) else "sure",
+            fix=None if guessed else fix,
         )
 
     def _indexed(self, node: cst.Subscript, place: Place) -> Finding | None:
@@ -369,7 +371,7 @@ class FactoryThenMove(Rule):
         """What the factory has to be given; empty where the author must say, None where nothing is wrong."""
         if place.last_name(node) == "type_as" or self._to_tensor(node, place):
             other = node.args[0].value if len(node.args) == 1 else None
-            if other is None or not place.on_device(other):
+            if other is None or not (place.on_device(other) or self._to_what_may_be(other, place)):
                 return None
             like = place.text(other)
             simple = isinstance(other, cst.Name | cst.Attribute)
@@ -387,7 +389,17 @@ class FactoryThenMove(Rule):
 
     def _to_tensor(self, node: cst.Call, place: Place) -> bool:
         one = place.last_name(node) == "to" and len(node.args) == 1 and node.args[0].keyword is None
-        return one and place.is_tensor(node.args[0].value)
+        if not one:
+            return False
+        other = node.args[0].value
+        return place.is_tensor(other) or self._to_what_may_be(other, place)
+
+    def _to_what_may_be(self, other: cst.BaseExpression, place: Place) -> bool:
+        """Whether nothing is known of what a tensor is moved to, but that the function uses it as a
+        tensor."""
+        kind = place.kind(other)
+        unknown = kind.what == "unknown" and not kind.cls
+        return unknown and not is_device(other, place) and used_as_tensor(other, place)
 
     def _with_dtype(self, node: cst.Call, factory: cst.Call, place: Place) -> str | None:
         if place.last_name(node) != "to":

@@ -48,7 +48,7 @@ _OF_DATA = re.compile(
     r"feature_pipeline|tokeniz\w+)(?:$|\.)"
 )
 """Modules that prepare data."""
-_ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
+_ON_LOGITS = re.compile(r"(?:logits?|attn|attention|post)_?process(?:or|ing)?")
 """They are called so, and work on what the model gives."""
 _LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
 _DRIVER = re.compile(r"(?:^|[a-z_])Ray(?:[A-Z]\w*)?(?:Trainer|Controller|Driver|Pipeline)")

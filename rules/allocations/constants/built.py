@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ...syntax import VIEWS, assigned_once, called_name, method_call
+from ...syntax import VIEWS, assigned_once, called_name, item_key, method_call
 from ..data import (
     COMPUTED,
     COPIED,
@@ -22,9 +22,10 @@ from ..data import (
 from ..devices import device_of, is_device, move_target
 from ..uses import is_for_nothing, is_kept, is_written_to, loads
 from .fixes import filled, kept
-from .of_numbers import grown_of_numbers, is_setting, is_size
+from .of_numbers import grown_of_numbers, is_setting, is_size, is_triangle
 
 _COMPUTED = COMPUTED | {"eye"}
+_FILLED = frozenset({"full", "ones", "zeros"})
 
 
 _SCRATCH = frozenset({"empty"})
@@ -90,10 +91,12 @@ class ConstantTensorBuiltPerCall(Rule):
     ## What it does
 
     Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are literals in the call,
-    or in a tuple that never changes. What factories compute on the device of constants, or of settings of
-    the module (`torch.arange(self.bins, device=x.device)`), is a note, and so is what two operations or more
-    compute of sizes alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), what is returned as is (the
-    caller may modify it), and a workspace of one size for a kernel (`tmp = torch.empty(1024, device=…)`).
+    or in a tuple that never changes. Notes are: a tensor of what a configuration says
+    (`torch.tensor(self.config.sizes)`); what factories compute on the device of constants, or of settings of
+    the module (`torch.arange(self.bins, device=x.device)`); what two operations or more compute of sizes
+    alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), or a triangle
+    (`torch.ones(n, n, device=x.device).tril()`); what is returned as is (the caller may modify it); and a
+    workspace of one size for a kernel (`tmp = torch.empty(1024, device=…)`).
 
     ## Why it costs
 
@@ -141,6 +144,7 @@ class ConstantTensorBuiltPerCall(Rule):
         *LEGACY_CLASSES,
         "Tensor",
         *_COMPUTED,
+        *_FILLED,
         *_SCRATCH,
         place="torch",
     )
@@ -149,7 +153,7 @@ class ConstantTensorBuiltPerCall(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A table of constants that nothing changes afterwards."""
         name = place.name(node)
-        if place.last_name(node) in _COMPUTED:
+        if place.last_name(node) in _COMPUTED | _FILLED:
             return self._computed(node, place)
         if place.last_name(node) in _SCRATCH:
             return self._scratch(node, place)
@@ -160,6 +164,14 @@ class ConstantTensorBuiltPerCall(Rule):
         elif name not in FROM_DATA and not name.startswith("torch."):
             return None
         data = place.argument(node, 0, "data")
+        if data is not None and self._of_a_setting(node, data, place):
+            return place.finding(
+                node,
+                f"`{place.short(node)}` makes a tensor of the same setting on every call; "
+                f"{where_to_keep(place)}",
+                certainty="note",
+                dry=True,
+            )
         if data is None or not (is_constant_table(data) or self._lasting_tuple(data, place)):
             return None
         if place.argument(node, None, "requires_grad") is not None or is_kept(node, place):
@@ -189,7 +201,9 @@ class ConstantTensorBuiltPerCall(Rule):
 
     def _computed(self, node: cst.Call, place: Place) -> Finding | None:
         """What a factory computes on the device of numbers that are the same in every call."""
-        if not place.is_torch(node, *_COMPUTED) or place.argument(node, None, "out") is not None:
+        if place.argument(node, None, "out") is not None or not place.is_torch(
+            node, *_COMPUTED, *_FILLED
+        ):
             return None
         given = [
             a.value for a in node.args if a.keyword is None or a.keyword.value not in _SETTINGS
@@ -198,7 +212,7 @@ class ConstantTensorBuiltPerCall(Rule):
             return None
         if device_of(node, place) is None or is_for_nothing(place):
             return None
-        if not all(_is_set(one, place) for one in given):
+        if place.last_name(node) in _FILLED or not all(_is_set(one, place) for one in given):
             return self._grown(node, given, place)
         if is_kept(node, place) or is_written_to(node, place):
             return None
@@ -244,16 +258,36 @@ class ConstantTensorBuiltPerCall(Rule):
         if next(place.calls("register_buffer"), None) is not None:
             return None  # kept for the next call
         whole, steps = grown_of_numbers(node, place)
-        if steps < _STEPS_WORTH_KEEPING or is_kept(whole, place) or is_written_to(whole, place):
+        filled = place.last_name(node) in _FILLED and not is_triangle(node, place)
+        if steps < _STEPS_WORTH_KEEPING + filled - is_triangle(node, place):
+            return None
+        if is_kept(whole, place) or is_written_to(whole, place):
             return None
         first: dict[int, cst.CSTNode] = place.once(("grown of numbers",), dict)
         if first.setdefault(id(whole), node) is not node:
             return None  # told where the first of its parts is made
         return place.finding(
             node,
-            f"`{place.short(node)}` and {steps} operations on it depend on numbers alone, and run on every "
+            f"`{place.short(node)}` and {_counted(steps)} on it depend on numbers alone, and run on every "
             "call; keep what they give, for each size and device",
             certainty="note",
+        )
+
+    def _of_a_setting(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
+        """Whether a tensor on the CPU is made of a setting of the module, under a key or not. One that is
+        copied to a device is DG510."""
+        while isinstance(data, cst.Subscript) and item_key(data):
+            data = data.value
+        return (
+            place.name(node) in FROM_DATA
+            and place.per_call
+            and is_setting(data, place)
+            and _CONFIGURATION.search(place.dotted(data)) is not None
+            and device_of(node, place) is None
+            and not is_kept(node, place)
+            and not is_written_to(node, place)
+            and not _is_returned(node, place)
+            and not is_for_nothing(place)
         )
 
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
@@ -264,6 +298,12 @@ class ConstantTensorBuiltPerCall(Rule):
             return set(place.attribute_values(last)) == {"tuple"}
         constant = not owner and place.assignments(last) == 0 and last.isupper()
         return constant and set(place.global_values(last)) in ({"tuple"}, {"list"})
+
+
+_CONFIGURATION = re.compile(
+    r"\._?(?:\w+_)?(?:cfg|conf|config|hparams|args|opts?|options|settings)(?:\.|$)"
+)
+"""Where settings are kept that nobody changes, by its name."""
 
 
 def _is_returned(node: cst.Call, place: Place) -> bool:
@@ -290,7 +330,12 @@ def _around_elements(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:
 
 _SETTINGS = frozenset({"device", "dtype", "layout", "pin_memory"})
 _STEPS_WORTH_KEEPING = 2
-"""Operations on what a factory gives, at least."""
+"""Operations on what a factory gives, at least; one more where it only fills, one less for a triangle."""
+
+
+def _counted(steps: int) -> str:
+    """So many operations."""
+    return f"{steps} operations" if steps > 1 else "1 operation"
 
 
 def _is_set(node: cst.BaseExpression, place: Place) -> bool:
@@ -329,15 +374,28 @@ def _of_a_schedule(receiver: cst.BaseExpression, place: Place) -> bool:
     )
 
 
+_COMPUTING = frozenset(
+    f"torch.{n}"
+    for n in "cat cos cumprod cumsum exp flip log meshgrid outer sin sqrt stack tril triu".split()
+)
+
+
+def _is_computed(value: str) -> bool:
+    """Whether what is assigned is computed by torch, nobody knows where."""
+    head, _, name = value.partition(":")
+    return head == "call" and name in _COMPUTING
+
+
 class ConstantMovedPerCall(Rule):
     """A constant tensor that lives on the CPU is moved to the device on every call.
 
     ## What it does
 
-    Finds `self.table.to(x.device)` where `self.table` is a plain attribute that was built on the CPU, no
-    buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at module level. What an object
-    holds that the object holds (`self.space.low.to(x.device)`) is a note: its device is not known. So is a
-    table of a noise scheduler (`noise_scheduler.sigmas.to(device)`).
+    Finds `self.table.to(x.device)`, or `self.table[t].to(x.device)`, where `self.table` is a plain attribute
+    that was built on the CPU, no buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at
+    module level. It is a note where torch computed the table, nobody knows where, and for what an object
+    holds that the object holds (`self.space.low.to(x.device)`): its device is not known. So is a table of a
+    noise scheduler (`noise_scheduler.sigmas.to(device)`).
 
     ## Why it costs
 
@@ -379,11 +437,14 @@ class ConstantMovedPerCall(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A tensor that every call finds on the CPU again."""
         receiver = place.receiver(node)
-        if not isinstance(receiver, cst.Name | cst.Attribute) or is_kept(node, place):
+        if is_kept(node, place) or not self._moves(node, place):
             return None
-        if not self._moves(node, place):
+        row = isinstance(receiver, cst.Subscript)
+        if isinstance(receiver, cst.Subscript):
+            receiver = receiver.value
+        if not isinstance(receiver, cst.Name | cst.Attribute):
             return None
-        if self._of_a_plain_object(receiver, place):
+        if not row and self._of_a_plain_object(receiver, place):
             return place.finding(
                 node,
                 f"`{place.text(node)}` moves an attribute of a plain object on every call: if it is "
@@ -413,8 +474,16 @@ class ConstantMovedPerCall(Rule):
             advice = "keep one copy per device, or make it a buffer of the module that uses it"
         else:
             return None
-        if not known or not all(self._on_cpu(v) for v in known):
+        if not known or not all(self._on_cpu(v) or _is_computed(v) for v in known):
             return None
+        if not all(map(self._on_cpu, known)):
+            return place.finding(
+                node,
+                f"`{place.text(receiver)}` is computed once, as a plain tensor, and `{place.text(node)}` "
+                "moves it on every call: if it is on the CPU, the host waits for a copy each time; "
+                + advice,
+                certainty="note",
+            )
         return place.finding(
             node,
             f"`{place.text(receiver)}` is a plain tensor on the CPU: `{place.text(node)}` copies it on "

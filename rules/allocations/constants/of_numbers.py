@@ -6,17 +6,17 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ...syntax import VIEWS, assigned_once
+from ...syntax import VIEWS, assigned, unpacked
 from ..data import FACTORIES, RANDOM, is_number
 from ..devices import is_device
 from ..uses import loads
 
 _PURE = frozenset(
-    "abs add bool cat clamp cos cumsum div double eq exp flip float floor_divide ge gt half int le log "
-    "long lt masked_fill mul ne outer pow reciprocal repeat repeat_interleave rsqrt sin sqrt square stack "
-    "sub to tril triu where".split()
+    "abs add bool cartesian_prod cat clamp cos cumsum div double eq exp fill_ flip float floor_divide ge gt "
+    "half int le log logical_not long lt masked_fill masked_fill_ mul ne outer pow reciprocal repeat "
+    "repeat_interleave rsqrt sin sqrt square stack sub to tril tril_ triu triu_ where".split()
 )
-_LONGEST = 3
+_LONGEST = 6
 """Names of names that are followed."""
 
 
@@ -37,10 +37,19 @@ def is_size(node: cst.BaseExpression, place: Place) -> bool:
     """Whether what a factory is given is no tensor, and was not read from one."""
     held = place.value_of(node) if isinstance(node, cst.Name) else node
     read = any(
-        isinstance(one, cst.Call) and place.last_name(one) in ("item", "tolist")
+        isinstance(one, cst.Call) and _reads(one, place)
         for one in nodes.walk(held if held is not None else node)
     )
     return not read and not place.is_tensor(node)
+
+
+def _reads(call: cst.Call, place: Place) -> bool:
+    """Whether a call makes a number of a tensor."""
+    if place.last_name(call) in ("item", "tolist"):
+        return True
+    return place.name(call) in ("int", "float") and any(
+        place.kind(a.value).maybe_tensor for a in call.args
+    )
 
 
 def grown_of_numbers(
@@ -52,20 +61,36 @@ def grown_of_numbers(
     while (outer := _around(node, place)) is not None:
         node, launches = outer
         steps += launches
-    name = assigned_once(node, place)
-    if name is None or depth == 0:
-        return node, steps
-    found = loads(name.value, place.function)
-    if found.written:
-        return node, steps
     largest, most = node, 0
-    for read in found.reads:
-        if read is name:
-            continue
+    for read in _reads_of(node, place) if depth else ():
         whole, more = grown_of_numbers(read, place, depth - 1)
         if more > most:
             largest, most = whole, more
     return largest, steps + most
+
+
+def is_triangle(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a triangle is all that is taken of a new tensor, there or by its name."""
+    uses: list[cst.BaseExpression] = [node, *_reads_of(node, place)]
+    calls = [outer[0] for one in uses if (outer := _around(one, place)) is not None]
+    return any(
+        isinstance(call, cst.Call) and place.last_name(call).rstrip("_") in ("tril", "triu")
+        for call in calls
+    )
+
+
+def _reads_of(node: cst.BaseExpression, place: Place) -> list[cst.Name]:
+    """Where the function reads a value by its name, or by the names of its parts; nowhere where it writes to
+    it."""
+    name = assigned(node, place)
+    if name is None:
+        parts = [one for one, value in unpacked(place).items() if value is node]
+        found = [loads(one, place.function) for one in parts]
+        return [] if any(one.written for one in found) else [r for one in found for r in one.reads]
+    named = loads(name.value, place.function)
+    if named.written:
+        return []
+    return [read for read in named.reads if place.value_of(read) is node]
 
 
 def _around(node: cst.BaseExpression, place: Place) -> tuple[cst.BaseExpression, int] | None:
@@ -91,6 +116,11 @@ def _around(node: cst.BaseExpression, place: Place) -> tuple[cst.BaseExpression,
     if isinstance(parent, cst.Attribute) and parent.value is node:
         call = place.parent(parent)
         return _called(call, parent, place) if isinstance(call, cst.Call) else None
+    if isinstance(parent, cst.Tuple | cst.List):
+        others = [e.value for e in parent.elements if e.value is not node]
+        if not all(_of_numbers(one, place) for one in others):
+            return None
+        node, parent = parent, place.parent(parent)
     if isinstance(parent, cst.Call) and parent.func is not node:
         return _called(parent, node, place) if place.name(parent).startswith("torch.") else None
     return None
@@ -104,7 +134,11 @@ def _called(
         return None
     if call.func is not of and not any(a.value is of for a in call.args):
         return None
-    others = [a.value for a in call.args if a.value is not of]
+    others = [
+        a.value
+        for a in call.args
+        if a.value is not of and not isinstance(a.value, cst.SimpleString)
+    ]
     if not all(_of_numbers(one, place) or is_device(one, place) for one in others):
         return None
     return call, int(last in _PURE)
@@ -120,6 +154,7 @@ def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -
         if node.value in ("None", "True", "False"):
             return True
         held = place.value_of(node)
+        held = unpacked(place).get(node.value) if held is None else held
         if held is None or loads(node.value, place.function).written:
             return False
         return _of_numbers(held, place, depth - 1)
@@ -152,7 +187,8 @@ def _made_of_numbers(call: cst.Call, place: Place, depth: int) -> bool:
         sizes = [a.value for a in call.args if a.keyword is None]
         return all(is_size(one, place) for one in sizes[:1])
     receiver = None if name.startswith("torch.") else place.receiver(call)
-    parts = [a.value for a in call.args] + ([receiver] if receiver is not None else [])
+    parts = [a.value for a in call.args if not isinstance(a.value, cst.SimpleString)]
+    parts += [receiver] if receiver is not None else []
     return last in _PURE | VIEWS and all(
         _of_numbers(one, place, depth - 1) or is_device(one, place) for one in parts
     )

@@ -7,6 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
 
 from ..data_flow import only_compared
+from ..used import used_as_tensor
 from ..waits import device_input, is_of_grid, waits_inside, works_on_host
 
 
@@ -177,8 +178,8 @@ class RepeatInterleave(Rule):
     ## What it does
 
     Finds `repeat_interleave` whose repeats are a device tensor and that is not told its `output_size`. A
-    Python
-    number as repeats waits for nothing.
+    Python number as repeats waits for nothing. It is a note where they are a tensor only by what else the
+    function does with them.
 
     ## Why it costs
 
@@ -217,6 +218,10 @@ class RepeatInterleave(Rule):
         if repeats is None or waits_inside(repeats, place):
             return None
         certainty = place.certainty(repeats)
+        kind = place.kind(repeats)
+        if certainty != "sure" and not (kind.host or kind.not_tensor or kind.cls):
+            alone = first == 1 and len(node.args) == 1
+            certainty = "note" if alone or used_as_tensor(repeats, place) else certainty
         if certainty is None:
             return None
         if _moved_afterwards(node, place):
