@@ -902,3 +902,36 @@ def test_names_that_only_contain_that_of_a_device_hide_no_copy(tmp_path: Path, n
 )
 def test_what_is_moved_or_made_again(tmp_path: Path, code: str, body: str) -> None:
     assert len(advice(tmp_path, code, body)) == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("not torch.is_tensor(t)", False),
+        ("not isinstance(t, torch.Tensor)", False),
+        ("isinstance(t, int)", True),
+    ],
+)
+def test_what_is_there_for_callers_who_have_a_number(
+    tmp_path: Path, condition: str, *, told: bool
+) -> None:
+    body = (
+        f"def f(x: torch.Tensor, t: int):\n    if {condition}:\n"
+        "        t = torch.tensor([t], dtype=x.dtype, device=x.device)\n    return x * t.exp()\n"
+    )
+    assert bool(found(tmp_path, "DG510", body)) is told
+
+
+def test_what_makes_room_on_purpose(tmp_path: Path) -> None:
+    body = "def {}(x: torch.Tensor):\n    torch.cuda.empty_cache()\n    return x\n"
+    assert found(tmp_path, "DG432", body.format("f"))
+    assert not found(tmp_path, "DG432", body.format("offload_model"))
+
+
+def test_methods_of_attributes_wait_as_well(tmp_path: Path) -> None:
+    body = (
+        "class C:\n    def __init__(self):\n        self.ended = torch.zeros(3, device='cuda')\n\n"
+        "    # dispatchguard: hot\n    def f(self, x: torch.Tensor):\n"
+        "        self.ended = x > 3\n        return self.ended.nonzero()\n"
+    )
+    assert found(tmp_path, "DG421", body)

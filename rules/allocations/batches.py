@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
-from ..syncs.waits import works_on_host
+from ..syncs.host_code import works_on_host
 from ..syntax import contains, is_word, target_names
 from .devices import move_target
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ..syncs.waits import works_on_host
+from ..syncs.host_code import works_on_host
 from ..syntax import bound_names, is_word, names_in, target_names
 
 _TENSORS = {

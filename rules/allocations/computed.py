@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
-from ..syncs.waits import works_on_host
+from ..syncs.host_code import works_on_host
 from .data import COPIED, FACTORIES, FROM_DATA, RANDOM, is_number, without_casts
 from .devices import is_device, makes_tensors_there, move_target
 from .moves import LONGEST, OF_ONE, RESHAPING, ROUNDED, FactoryThenMove, is_view

@@ -14,7 +14,7 @@ from ..syntax import assigned, is_word, item_key, method_call
 from .constants.fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
 from .devices import device_of
-from .uses import is_for_nothing, is_kept, is_written_to
+from .uses import is_for_nothing, is_kept, is_no_tensor_here, is_written_to
 
 
 def _of_an_accelerator(call: cst.Call, place: Place) -> bool:
@@ -170,7 +170,7 @@ class HostDataToDevice(Rule):
             node,
             f"`{place.text(node.func)}({place.short(data)})` copies host data to the device on "
             f"every call, and {waits}; {advice}",
-            certainty="sure" if sure else "note",
+            certainty="maybe" if is_no_tensor_here(data, place) else "sure" if sure else "note",
             fix=(filled(node, data, place) or made_there(node, data, place)) if surely else None,
         )
 

@@ -17,8 +17,8 @@ from pytest_dispatchguard import (
     nodes,
 )
 
+from ..syncs.host_code import gives_data, works_on_host
 from ..syncs.used import used_as_tensor
-from ..syncs.waits import gives_data, works_on_host
 from ..syntax import is_word, subscripts_written
 from .data import (
     FACTORIES,

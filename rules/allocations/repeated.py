@@ -8,7 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ..syncs.waits import works_on_host
+from ..syncs.host_code import works_on_host
 from ..syntax import contains, is_word
 from .devices import move_target
 from .uses import is_written_to

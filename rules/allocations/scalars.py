@@ -12,7 +12,7 @@ from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 from ..syntax import assigned_once, is_word, method_call
 from .data import Safety, data_argument, is_constant, is_number
 from .devices import device_of, follows_a_tensor, is_device, moved_by
-from .uses import bare, is_for_nothing, is_kept, loads
+from .uses import bare, is_for_nothing, is_kept, is_no_tensor_here, loads
 
 
 class ScalarTensorOnDevice(Rule):
@@ -83,6 +83,7 @@ class ScalarTensorOnDevice(Rule):
             node,
             f"`{call}` copies one number to the device and makes the host wait for the copy; "
             f"`{better}` creates it there without waiting",
+            certainty="note" if is_no_tensor_here(data, place) else "sure",
             fix=self._fix(node, data, new, place),
         )
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ..syntax import called_name
+from ..syntax import called_name, names_in
 
 _COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
 """What counts elements, by its name."""
@@ -108,6 +108,30 @@ def bare(node: cst.BaseExpression, place: Place) -> str:
     )
     source = place.text(node)
     return source if plain or node.lpar else f"({source})"
+
+
+def is_no_tensor_here(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the place is only reached where what an expression names is no tensor: it is there for callers
+    who have a number."""
+    names = names_in(node)
+    for test, holds in place.conditions:
+        while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            test, holds = test.expression, not holds
+        parts = [test]
+        if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) is holds:
+            parts = [test.left, test.right]
+        for part in parts:
+            if holds or not isinstance(part, cst.Call) or not part.args:
+                continue
+            kind = part.args[1].value if len(part.args) > 1 else None
+            asks = called_name(part) == "is_tensor" or (
+                called_name(part) == "isinstance"
+                and kind is not None
+                and place.text(kind).endswith("Tensor")
+            )
+            if asks and names_in(part.args[0].value) & names:
+                return True
+    return False
 
 
 def is_for_nothing(place: Place) -> bool:

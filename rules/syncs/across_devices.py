@@ -13,7 +13,7 @@ from ..allocations.data import COPIED, FACTORIES, FROM_DATA, is_constant_table, 
 from ..allocations.devices import makes_tensors_there
 from ..allocations.uses import is_for_nothing
 from ..syntax import is_word, subscripts_written
-from .waits import gives_data, works_on_host
+from .host_code import gives_data, works_on_host
 
 
 class WriteAcrossDevices(Rule):

@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, nodes
 
-from .waits import works_on_host
+from .host_code import works_on_host
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
 _MEASURING = re.compile(
@@ -20,6 +20,8 @@ _MEASURING = re.compile(
 _ASKED_FOR = re.compile(
     r"gc|garbage|empty|clear|free|flush|collect|low_?mem|offload|oom", re.IGNORECASE
 )
+_MAKES_ROOM = re.compile(r"offload|sleep|wake_up|release|(?:^|_)free(?:_|$)", re.IGNORECASE)
+"""Functions that are there to give memory back, by their names."""
 _REASON = re.compile(
     r"\b(?:hang|dead-?lock|stall|race|work-?around|bug|crash|corrupt|because|otherwise|without|need|must|"
     r"require|avoid|prevent|ensure|make sure|so that|illegal memory)",
@@ -213,6 +215,8 @@ class ThrowAwayMemory(Rule):
         if _measured(place) or _one_before(node, place):
             return None
         if any(_ASKED_FOR.search(place.text(test)) for test, _ in place.conditions):
+            return None
+        if _MAKES_ROOM.search(place.function.name.value):
             return None
         certainty: Certainty = "note" if place.conditions else "sure"
         if name == "gc.collect":

@@ -10,7 +10,8 @@ from pytest_dispatchguard import Call, Finding, MathCall, Place, Rule
 
 from ..syntax import is_word
 from .data_flow import ends
-from .waits import asked, waits_inside, works_on_host
+from .host_code import works_on_host
+from .waits import asked, waits_inside
 
 _SCALER = re.compile(
     r"(?:^|[._])(?:\w*_)?scaler$|(?:^|[._])(?:grad_?|amp_?|loss_?)scaler\w*$", re.I

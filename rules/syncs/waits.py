@@ -12,6 +12,7 @@ import libcst as cst
 from pytest_dispatchguard import Certainty, Finding, Place, nodes, weaker
 
 from ..syntax import called_name, clauses, is_word, item_key, last_small, names_in, small_statements
+from .host_code import works_on_host
 
 READS = ("item", "tolist", "int", "float", "complex")
 """Last names of calls that bring the value of a tensor to Python."""
@@ -35,76 +36,7 @@ _MASK = re.compile(
 _HOST_TABLES = frozenset(
     "params flags meta metadata config options kwargs extra_args settings".split()
 )
-_WORKING_ON_HOST = (
-    "collat", "dataset", "dataloader", "batchsampler", "batch_sampler", "tokeniz", "processor",
-    "feature_extract", "featureextract", "augment", "benchmark", "profil", "_worker",
-)  # fmt: skip
-_FETCHES = re.compile(
-    r"_?(?:get|next|fetch|load|read|prepare)_(?:data|batch|next_batch|example|sample)s?"
-)
-"""Functions that give what comes from a loader, before it is moved."""
-_OF_DATA = re.compile(
-    r"(?:^|[._])(?:data[._](?:transforms?|augmentations?)|data_?(?:transforms?|pipelines?|process\w*|loading|loaders?|sets?)|collat\w+|preprocess\w*|"
-    r"feature_pipeline|tokeniz\w+)(?:$|\.)"
-)
-"""Modules that prepare data."""
-_ON_LOGITS = re.compile(r"(?:logits?|attn|attention|post)_?process(?:or|ing)?")
-"""They are called so, and work on what the model gives."""
-_LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
-_DRIVER = re.compile(r"(?:^|[a-z_])Ray(?:[A-Z]\w*)?(?:Trainer|Controller|Driver|Pipeline)")
-"""Classes that have workers in other processes do the work on devices, by the names of Ray's users."""
-_OF_A_DATASET = re.compile(
-    r"(?:Dataset|DataModule|DataPipe|Collator)\.(?!on_after_batch_transfer|transfer_batch_to_device)\w+$"
-)
-"""Methods that give data, whatever they call to make it, before it is moved."""
-_HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
-
-
-_CPU_FOR_ALL = re.compile(
-    r"^\s*device\s*=\s*(?:torch\.device\()?[\"']cpu[\"']\)?\s*$", re.MULTILINE
-)
-
-
-def _is_for_the_cpu(place: Place) -> bool:
-    """Whether a function says once that its device is the CPU."""
-    function = place.function
-    key = ("for the cpu", id(function))
-    return place.once(key, lambda: _CPU_FOR_ALL.search(place.text(function)) is not None)
-
-
-_CPU_CODE = re.compile(r"(?:^|\.)cpu(?:\.|$)")
-"""Modules, and folders of them, for what runs on the CPU: `ops.cpu.attention`."""
-
-
-def gives_data(place: Place) -> bool:
-    """Whether a place is part of what a dataset does to give data: it is on the CPU there."""
-    return any(_OF_A_DATASET.search(one) for one in place.hot.path)
-
-
-def works_on_host(place: Place) -> bool:
-    """Whether the place belongs to data loading or measuring, to a driver of workers, or to a function whose
-    `device` is the CPU: tensors there live on the CPU, or waiting for the device is the point. Modules called
-    so (augmentations, attention processors) work where their inputs are."""
-    if place.assignments("device") == 1 and _is_for_the_cpu(place):
-        return True
-    if _CPU_CODE.search(place.module):
-        return True
-    words = place.qualname.lower()
-    name = words.rpartition(".")[2]
-    trades = _LOADING if place.in_module else _WORKING_ON_HOST
-    words = _ON_LOGITS.sub("", words)
-    bases = place.cls.ancestors if place.cls is not None else ()
-    if any(base.startswith("torch.utils.data.") for base in bases):
-        return True
-    if gives_data(place):
-        return True
-    owner = place.qualname.rpartition(".")[0]
-    if any(_DRIVER.search(one.rpartition(".")[2]) for one in (owner, *bases)):
-        return True
-    if not place.in_module and (_FETCHES.fullmatch(name) or _OF_DATA.search(place.module)):
-        return True
-    return any(w in words for w in trades) or _HOST_FUNCTION.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +249,13 @@ def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
     if receiver.maybe_tensor:
         return None if receiver.host or receiver.roaming else "sure"
     unknown = receiver.what == "unknown" and not receiver.cls
-    return "note" if unknown and not place.name(reduced) else certainty
+    return "note" if unknown and not _names_a_function(reduced, place) else certainty
+
+
+def _names_a_function(call: cst.Call, place: Place) -> bool:
+    """Whether what is called is a function of a module or class, and no method of a value."""
+    name = place.name(call)
+    return bool(name) and not name.startswith("self.")
 
 
 def tensor_certainty(
@@ -589,7 +527,7 @@ def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Cert
         certainty: Certainty | None = "sure"
     else:
         given = place.receiver(call)
-        if given is None or place.name(call):
+        if given is None or _names_a_function(call, place):
             return None
         certainty = tensor_certainty(given, place, strict=True)
     if certainty is None or works_on_host(place) or waits_inside(given, place):

@@ -23,8 +23,8 @@ _WORTH_PARSING = (
     is_torchdynamo captur backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
     xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
-    is_save should_save do_save is_last_ is_report should_report should_record should_summ is_ckpt
-    is_checkpoint should_checkpoint plot visuali
+    wall_clock record_ is_save should_save do_save is_last_ is_report should_report should_record should_summ
+    is_ckpt is_checkpoint should_checkpoint plot visuali
     loglevel log_level anomaly""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
@@ -43,7 +43,7 @@ _COLD_CALLS = frozenset(
 )
 _DEBUG = re.compile(
     r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on|_asserts?|_checks?|_prints?|_nans?|_?vi[sz]\w*)?|"
-    r"is_debug\w*|debugging",
+    r"is_debug\w*|debugging|wall_clock_breakdown",
     re.IGNORECASE,
 )
 _DEBUG_SETTING = re.compile(r"_?debug_\w+", re.IGNORECASE)
@@ -59,7 +59,8 @@ _NOW_AND_THEN = re.compile(
     r"_?(?:should_|do_|is_)?dump(?:_enabled|_inputs|_outputs|_tensors)?|"
     r"_?(?:is|should|do|to)_(?:save|report|plot|render|checkpoint|ckpt|record|summari[sz]e)(?:_\w+)?|"
     r"_?(?:do_|with_|make_|save_)?(?:plots?|plotting|visuali[sz](?:e|ations?))|"
-    r"_?is_last_(?:step|batch|iter|iteration|epoch)"
+    r"_?is_last_(?:step|batch|iter|iteration|epoch)|"
+    r"_?record_\w*(?:counters?|counts?|metrics?|stats|statistics|miss(?:es)?)"
 )
 """Says that this is one of few calls: one that is logged, plotted, saved, tuned or dumped, or the last."""
 _LEVEL = re.compile(r"(?:\w+_)?(?:log_?level|debug_?level|verbosity)", re.IGNORECASE)
@@ -378,6 +379,8 @@ def _is_filled(node: ast.expr, assigned: Collection[str]) -> bool:
         name = f"{dotted(node.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
     if name in assigned and _lasting(name, assigned):
         return True
+    if "." in name and _MADE_BEFORE.search(name):
+        return True  # a helper fills it
     # `m = cache.get(key)` before it, `cache[key] = m` in it.
     return any(map(_keeps_what_is_made, assigned)) or _put_back(name, assigned)
 

@@ -19,8 +19,9 @@ from pytest_dispatchguard import (
 )
 
 from ...syntax import is_word, names_in, target_names
+from ..host_code import works_on_host
 from ..lightning import is_shown, logged
-from ..waits import as_sure_as_its_mask, mask_of, read_of, works_on_host
+from ..waits import as_sure_as_its_mask, mask_of, read_of
 from .roles import reported
 
 _READERS = frozenset(

@@ -7,7 +7,8 @@ import libcst as cst
 from pytest_dispatchguard import ComparingCall, Finding, Fix, Iterated, Place, Rule
 
 from ..data_flow import around, held_by, loads
-from ..waits import READS, Read, read_of, waits_inside, works_on_host
+from ..host_code import works_on_host
+from ..waits import READS, Read, read_of, waits_inside
 from .roles import iterated_by
 
 

@@ -10,7 +10,8 @@ import libcst as cst
 from pytest_dispatchguard import Certainty, Finding, Fix, Look, Place, Rule, nodes
 
 from ...syntax import is_word, subscripts_written
-from ..waits import OTHER_ARRAYS, indices, works_on_host
+from ..host_code import works_on_host
+from ..waits import OTHER_ARRAYS, indices
 
 
 class IndexByList(Rule):

@@ -12,17 +12,8 @@ from pytest_dispatchguard import Call, Finding, Fix, Look, NumberCall, Place, Ru
 
 from ...syntax import bound_names, contains, names_in, target_names
 from ..data_flow import ends
-from ..waits import (
-    NUMBERS,
-    RANDOM,
-    READS,
-    REDUCING,
-    Read,
-    asked,
-    only_raises,
-    read_of,
-    works_on_host,
-)
+from ..host_code import works_on_host
+from ..waits import NUMBERS, RANDOM, READS, REDUCING, Read, asked, only_raises, read_of
 
 Role = Literal["each", "invariant", "again", "row", "in-row", "iterated", "plain"]
 _LOGGING = frozenset(

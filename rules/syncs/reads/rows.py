@@ -8,7 +8,7 @@ from pytest_dispatchguard import Comprehension, Finding, Place, Rounds, Rule, no
 
 from ...allocations.uses import is_written_to
 from ...syntax import names_in
-from ..waits import works_on_host
+from ..host_code import works_on_host
 from .row_loops import RowLoop, is_worked_on, row_loop
 
 

@@ -13,7 +13,8 @@ from pytest_dispatchguard import Call, Finding, FString, NumberCall, Place, Rule
 from ...allocations.devices import move_target
 from ...syntax import MODULE_NAMES, assigned, is_word, names_in
 from ..data_flow import around, ends, held_by, loads
-from ..waits import Read, tensor_certainty, waits_inside, works_on_host
+from ..host_code import works_on_host
+from ..waits import Read, tensor_certainty, waits_inside
 from .read_fixes import unread
 from .roles import ReadRule, avoidable, found, given_text, goes_to_a_check, told_on_failure, use
 

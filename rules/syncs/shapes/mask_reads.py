@@ -12,7 +12,8 @@ from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, weaker
 
 from ...syntax import bound_names, names_in
 from ..data_flow import MERGING, around, reduced
-from ..waits import as_sure_as_its_mask, device_input, mask_of, waits_inside, works_on_host
+from ..host_code import works_on_host
+from ..waits import as_sure_as_its_mask, device_input, mask_of, waits_inside
 from .mask_fixes import summed_up
 from .masks import in_mask_write, same_in_every_round, selections_by, selects_by
 

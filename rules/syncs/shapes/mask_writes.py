@@ -10,7 +10,8 @@ from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes
 
 from ...syntax import subscripts_written
 from ..data_flow import sources, undefined_elsewhere
-from ..waits import RANDOM, indices, is_mask_by_name, mask_of, works_on_host
+from ..host_code import works_on_host
+from ..waits import RANDOM, indices, is_mask_by_name, mask_of
 from .mask_fixes import added_to_all, for_all, of_the_module, selecting
 
 

@@ -7,8 +7,9 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
 
 from ..data_flow import only_compared
+from ..host_code import works_on_host
 from ..used import used_as_tensor
-from ..waits import device_input, is_of_grid, waits_inside, works_on_host
+from ..waits import device_input, is_of_grid, waits_inside
 
 
 class Unique(Rule):

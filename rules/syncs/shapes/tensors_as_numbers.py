@@ -22,7 +22,8 @@ from pytest_dispatchguard import (
 
 from ...syntax import subscripts_written
 from ..data_flow import sources
-from ..waits import is_of_grid, waits_inside, works_on_host
+from ..host_code import works_on_host
+from ..waits import is_of_grid, waits_inside
 
 _FACTORIES = frozenset(
     "zeros ones empty full rand randint randn eye arange linspace logspace".split()

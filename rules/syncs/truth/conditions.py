@@ -9,7 +9,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Certainty, Place, nodes
 
-from ..waits import Asked, asked, asked_certainty, waits_inside, works_on_host
+from ..host_code import works_on_host
+from ..waits import Asked, asked, asked_certainty, waits_inside
 
 
 def tensor_question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked] | None:

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, Truth
 
-from ..waits import works_on_host
+from ..host_code import works_on_host
 from .conditions import condition_text, host_first, tensor_question
 
 
