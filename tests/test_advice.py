@@ -935,3 +935,13 @@ def test_methods_of_attributes_wait_as_well(tmp_path: Path) -> None:
         "        self.ended = x > 3\n        return self.ended.nonzero()\n"
     )
     assert found(tmp_path, "DG421", body)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [("nonzero(as_tuple=False)", True), ("nonzero()", False), ("unique_consecutive()", True)],
+)
+def test_methods_that_only_tensors_have(tmp_path: Path, call: str, *, told: bool) -> None:
+    body = f"def f(agent):\n    return agent.read().{call}\n"
+    code = "DG421" if "nonzero" in call else "DG424"
+    assert bool(found(tmp_path, code, body)) is told

@@ -515,6 +515,16 @@ def _used_as_masks(place: Place) -> Iterator[str]:
             yield chosen.value
 
 
+_OF_TORCH_ALONE = frozenset({"masked_select", "unique_consecutive"})
+
+
+def _of_torch(call: cst.Call, place: Place) -> bool:
+    """Whether a method is one that only tensors have, by its name or what it is given."""
+    last = place.last_name(call)
+    given = {a.keyword.value for a in call.args if a.keyword is not None}
+    return last in _OF_TORCH_ALONE or (last == "nonzero" and "as_tuple" in given)
+
+
 def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:
     """The tensor that `torch.f(x)` or `x.f()` works on, if the host may have to wait for it. What is given to
     a function of torch is a tensor, wherever it comes from."""
@@ -530,6 +540,9 @@ def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Cert
         if given is None or _names_a_function(call, place):
             return None
         certainty = tensor_certainty(given, place, strict=True)
+        kind = place.kind(given)
+        if certainty is None and kind.what == "unknown" and not kind.cls and _of_torch(call, place):
+            certainty = "note"
     if certainty is None or works_on_host(place) or waits_inside(given, place):
         return None
     return given, certainty
