@@ -890,14 +890,6 @@ def test_names_that_only_contain_that_of_a_device_hide_no_copy(tmp_path: Path, n
                 "            self.limits = torch.tensor(self.limits, device=x.device)\n        return x\n"
             ),
         ),
-        (
-            "DG505",
-            (
-                "class C:\n    def __init__(self):\n        self.betas = torch.linspace(0, 1, 8)\n\n"
-                "    # dispatchguard: hot\n    def f(self, x: torch.Tensor, t):\n"
-                "        return x * self.betas[t].to(x.device)\n"
-            ),
-        ),
     ],
 )
 def test_what_is_moved_or_made_again(tmp_path: Path, code: str, body: str) -> None:
@@ -945,3 +937,37 @@ def test_methods_that_only_tensors_have(tmp_path: Path, call: str, *, told: bool
     body = f"def f(agent):\n    return agent.read().{call}\n"
     code = "DG421" if "nonzero" in call else "DG424"
     assert bool(found(tmp_path, code, body)) is told
+
+
+def test_rows_of_a_table_and_of_a_buffer(tmp_path: Path) -> None:
+    body = (
+        "class C:\n    def __init__(self):\n        self.table = torch.{}(8)\n\n"
+        "    # dispatchguard: hot\n    def f(self, x: torch.Tensor, t):\n"
+        "        return x * self.table[t].to(x.device)\n"
+    )
+    assert [f.certainty for f in found(tmp_path, "DG505", body.format("arange"))] == ["note"]
+    assert not found(tmp_path, "DG505", body.format("zeros"))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "self.seen = []\n        self.seen.append(x)\n        self.seen = torch.tensor(self.seen)",
+        "self.seen = torch.tensor(x.shape[0])",
+    ],
+)
+def test_what_is_gathered_anew_is_no_tensor_of_itself(tmp_path: Path, lines: str) -> None:
+    body = (
+        "class C:\n    # dispatchguard: hot\n    def f(self, x: torch.Tensor):\n"
+        f"        {lines}\n        return x\n"
+    )
+    assert not found(tmp_path, "DG509", body)
+
+
+def test_what_is_joined_once_at_the_end(tmp_path: Path) -> None:
+    body = (
+        "def f(x: torch.Tensor, chunks):\n    parts = []\n    while True:\n"
+        "        chunk = next(chunks, None)\n        if chunk is None:\n"
+        "            return torch.cat(parts)\n        parts.append(chunk * x)\n"
+    )
+    assert not found(tmp_path, "DG506", body)

@@ -281,6 +281,10 @@ def _of_itself(node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
     if not isinstance(data, cst.Attribute) or not isinstance(parent, cst.Assign):
         return False
     own = place.self_name and place.dotted(data).startswith(f"{place.self_name}.")
+    if place.assignments(place.dotted(data)) > 1 or "list" in place.attribute_values(
+        data.attr.value
+    ):
+        return False  # gathered anew each time
     asked = any(_ASKS_TYPE.search(place.text(test)) for test, _ in place.conditions)
     return bool(own) and not asked and any(place.same(t.target, data) for t in parent.targets)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite, nodes
@@ -74,6 +76,8 @@ class ConcatenationInLoop(Rule):
             return None
         if isinstance(loop, cst.For) and place.self_name in names_in(loop.iter):
             return None  # the layers of a network
+        if any(isinstance(one, cst.Return | cst.Break | cst.Raise) for one in _ends(place)):
+            return None  # the last round
         return place.finding(
             call,
             f"`{place.short(call)}` copies all that `{parts.value}` holds in every iteration, and the loop "
@@ -129,6 +133,13 @@ class ConcatenationInLoop(Rule):
             return False
         stop = call.args[0].value
         return isinstance(stop, cst.Integer) and int(stop.evaluated_value) < 4
+
+
+def _ends(place: Place) -> Iterator[cst.CSTNode]:
+    """The last statements of the block that a place is in."""
+    last = place.block[-1] if place.block else None
+    if isinstance(last, cst.SimpleStatementLine):
+        yield from last.body
 
 
 _EMPTYING = frozenset({"clear", "pop", "popleft", "remove"})

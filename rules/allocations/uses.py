@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ..syntax import called_name, names_in
+from ..syntax import called_name
 
 _COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
 """What counts elements, by its name."""
@@ -82,6 +82,38 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
     return found
 
 
+def loads_of(name: str, place: Place) -> _Loads:
+    """The reads of a name inside the function, found once for all names."""
+    known: dict[str, _Loads] = place.once(
+        ("loads", id(place.function)), lambda: _all_loads(place.function)
+    )
+    return known.get(name) or _Loads()
+
+
+def _all_loads(inside: cst.CSTNode) -> dict[str, _Loads]:
+    found: dict[str, _Loads] = {}
+    bound: set[int] = set()
+
+    def of(node: cst.CSTNode) -> _Loads | None:
+        return found.setdefault(node.value, _Loads()) if isinstance(node, cst.Name) else None
+
+    for node in nodes.walk(inside):
+        if isinstance(node, cst.Name):
+            if id(node) not in bound:
+                found.setdefault(node.value, _Loads()).reads.append(node)
+            continue
+        if isinstance(node, cst.AssignTarget | cst.AugAssign):
+            bound.add(id(node.target))
+        written = list(nodes.written_by(node))
+        if isinstance(node, cst.Attribute) and _is_in_place(node):
+            written.append(node.value)
+        for one in written:
+            of_one = of(one)
+            if of_one is not None:
+                of_one.written = True
+    return found
+
+
 def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
     """Whether the function changes in place the tensor that an expression makes, there or by its name."""
     names: list[cst.BaseExpression] = []
@@ -94,7 +126,7 @@ def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
         elif isinstance(parent, cst.AnnAssign | cst.NamedExpr):
             names.append(parent.target)
         parent = place.parent(parent)
-    return any(loads(n.value, place.function).written for n in names if isinstance(n, cst.Name))
+    return any(loads_of(n.value, place).written for n in names if isinstance(n, cst.Name))
 
 
 def _is_in_place(node: cst.Attribute) -> bool:
@@ -110,10 +142,13 @@ def bare(node: cst.BaseExpression, place: Place) -> str:
     return source if plain or node.lpar else f"({source})"
 
 
+_NAMED = (cst.Name, cst.Attribute, cst.Subscript)
+
+
 def is_no_tensor_here(node: cst.BaseExpression, place: Place) -> bool:
     """Whether the place is only reached where what an expression names is no tensor: it is there for callers
     who have a number."""
-    names = names_in(node)
+    meant = {place.text(one) for one in nodes.walk(node) if isinstance(one, _NAMED)}
     for test, holds in place.conditions:
         while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
             test, holds = test.expression, not holds
@@ -129,7 +164,7 @@ def is_no_tensor_here(node: cst.BaseExpression, place: Place) -> bool:
                 and kind is not None
                 and place.text(kind).endswith("Tensor")
             )
-            if asks and names_in(part.args[0].value) & names:
+            if asks and place.text(part.args[0].value) in meant:
                 return True
     return False
 

@@ -17,7 +17,20 @@ def located(project: Project, module: str, dotted: str) -> str:
     above = project.memo_located.get(key)
     if above is None:
         above = project.memo_located[key] = _folder_with(project, folder, root)
-    return f"{above}.{dotted}" if above else dotted
+    if not above:
+        return dotted
+    whole = f"{above}.{dotted}"
+    # What a relative import means has been worked out before: `model.blocks`, from `model/model.py`.
+    return whole if _known(project, whole) - above.count(".") > _known(project, dotted) else dotted
+
+
+def _known(project: Project, dotted: str) -> int:
+    """How many parts of a dotted name are a package or module of the project, in all."""
+    parts = dotted.split(".")
+    known = 0
+    while known < len(parts) and ".".join(parts[: known + 1]) in project.packages:
+        known += 1
+    return known
 
 
 def _folder_with(project: Project, folder: str, root: str) -> str:

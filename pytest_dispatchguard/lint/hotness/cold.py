@@ -122,12 +122,23 @@ def _is_for_set_up(project: Project, module: str, name: str) -> bool:
     """Whether a function is defined inside `main`, which does not call it in a loop."""
     if not name.startswith(_IN_MAIN):
         return False
-    own = name.removeprefix(_IN_MAIN).partition(".")[0]
-    return not any(
-        call.name == own and call.loop and call.how == "call"
-        for fact in project.functions.get(f"{module}:main", ())
+    called = _called(project, f"{module}:main", loop=True)
+    waiting = list(called)
+    while waiting:
+        more = _called(project, f"{module}:{_IN_MAIN}{waiting.pop()}", loop=False) - called
+        called |= more
+        waiting += more
+    return name.removeprefix(_IN_MAIN).partition(".")[0] not in called
+
+
+def _called(project: Project, function_id: str, *, loop: bool) -> set[str]:
+    """The plain names that a function calls, in a loop perhaps."""
+    return {
+        call.name
+        for fact in project.functions.get(function_id, ())
         for call in fact.calls
-    )
+        if call.how == "call" and (call.loop or not loop) and "." not in call.name
+    }
 
 
 def _cold_by_decorator(project: Project, module: str, fact: FunctionFact) -> bool:

@@ -182,17 +182,33 @@ _FORWARD_OF = re.compile(r"self\._?(?:\w+_)?(?:model|network|module)(?:\.forward
 """The model that a class holds, and calls."""
 
 
+def calls_its_model(fact: FunctionFact) -> bool:
+    """Whether a function calls the model that its object holds."""
+    return any(_FORWARD_OF.fullmatch(call.name) for call in fact.calls)
+
+
+def _uses_torch(project: Project, function_id: str) -> bool:
+    return imports_torch(project.files[path_of(project, function_id)])
+
+
+def _forward_calls(fact: FunctionFact) -> list[CallFact]:
+    """The calls of the `forward` of the model that an object holds, by that name."""
+    return [
+        call
+        for call in fact.calls
+        if call.name.endswith(".forward") and _FORWARD_OF.fullmatch(call.name)
+    ]
+
+
 def _runs_its_model(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether a method calls the `forward` of the model that its object holds, by that name, as servers do
     for each batch."""
     return (
         class_of(project, function_id) != ""
+        and _uses_torch(project, function_id)
         and not sets_up(function_id)
         and not in_tests(project, function_id)
-        and any(
-            call.name.endswith(".forward") and _FORWARD_OF.fullmatch(call.name)
-            for call in fact.calls
-        )
+        and bool(_forward_calls(fact))
         and not REWORKS_A_MODEL.search(_described(project, function_id))
     )
 
@@ -205,7 +221,7 @@ def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bo
     if fact.training_loop or fact.feeds_model or in_tests(project, function_id):
         return False
     if last in ("forward", "backward") and class_of(project, function_id):
-        return last == "forward" and any(_FORWARD_OF.fullmatch(call.name) for call in fact.calls)
+        return last == "forward" and calls_its_model(fact) and _uses_torch(project, function_id)
     given = fact.takes_tensors or len(_GIVEN_TO_MODELS & set(fact.params)) > 1
     return given and FORWARDS.fullmatch(last) is not None
 
@@ -256,7 +272,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
             elif _named_forward(project, function_id, fact):
                 yield Root(function_id, "a forward, by its name")
             elif _runs_its_model(project, function_id, fact):
-                yield Root(function_id, "calls the forward of its model", "step")
+                whole = not all(call.loop for call in _forward_calls(fact))
+                yield Root(function_id, "calls the forward of its model", "step", not whole)
             elif fact.training_step and not one_time and not in_tests(project, function_id):
                 yield Root(function_id, "runs backward and an optimizer's step", "step")
             for call in fact.calls:

@@ -16,6 +16,7 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules, holds_te
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
+from pytest_dispatchguard.lint.hotness.roots import calls_its_model
 from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, OFFERED, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
 
@@ -138,6 +139,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
     takes: set[str] = set()
     returns: set[str] = set()
     tensors = offers = False
+    in_main = any(name.startswith("main.<locals>.") for name in both)
     for was, is_ in zip(stayed, stay, strict=True):
         if frame(was) != frame(is_):
             if not _is_alike(was, is_):
@@ -152,6 +154,10 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
             if FORWARDS.fullmatch(was.name.rpartition(".")[2]):
                 return None
             offers = True
+        if calls_its_model(was) != calls_its_model(is_):
+            return None
+        if was.name.startswith("main") and in_main and _leading(was) != _leading(is_):
+            return None  # a loop may have begun to call what is defined in `main`
         if was.name in walked:
             tensors |= was.tensors != is_.tensors
             if _leading(was) != _leading(is_):
@@ -202,8 +208,10 @@ def _is_alike(was: FunctionFact, is_: FunctionFact) -> bool:
     """Whether a function looks the same to others, except for its parameters and return value."""
     if _LOCALS in was.name or any(call.how.startswith("hook") for call in (*was.calls, *is_.calls)):
         return False
-    # The first parameter says what `self` is called; the second, whether attention modules call it.
-    told = 2 if was.name.endswith("__call__") else 1 if "." in was.name else 0
+    # The first parameter says what `self` is called; the second, whether attention modules call it, or it is
+    # the step of an environment.
+    second = was.name.endswith(("__call__", ".step"))
+    told = 2 if second else 1 if "." in was.name else 0
     if was.params[:told] != is_.params[:told]:
         return False
     same = replace(is_, params=was.params, defaults=was.defaults, returns=was.returns)
@@ -233,7 +241,7 @@ def is_unnoticed(
         or function.feeds_model
         or function.takes_batch
         or STEPS.fullmatch(last)
-        or last in ("backward", "step", "symbolic", "unscale_", "update")
+        or last in ("backward", "reset", "step", "symbolic", "unscale_", "update")
         or last in OFFERED
         or (function.takes_tensors and (in_library or FORWARDS.fullmatch(last) is not None))
         or (in_library and any(map(holds_tensors, classes)))

@@ -379,7 +379,7 @@ def _is_filled(node: ast.expr, assigned: Collection[str]) -> bool:
         name = f"{dotted(node.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
     if name in assigned and _lasting(name, assigned):
         return True
-    if "." in name and _MADE_BEFORE.search(name):
+    if name.startswith("self.") and _MADE_BEFORE.search(name):
         return True  # a helper fills it
     # `m = cache.get(key)` before it, `cache[key] = m` in it.
     return any(map(_keeps_what_is_made, assigned)) or _put_back(name, assigned)

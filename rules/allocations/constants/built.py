@@ -374,6 +374,8 @@ def _of_a_schedule(receiver: cst.BaseExpression, place: Place) -> bool:
     )
 
 
+_TO_BE_FILLED = frozenset({"empty", "full", "ones", "rand", "randn", "zeros"})
+"""What somebody else writes to, row by row: a buffer of what was seen."""
 _COMPUTING = frozenset(
     f"torch.{n}"
     for n in "cat cos cumprod cumsum exp flip log meshgrid outer sin sqrt stack tril triu".split()
@@ -476,7 +478,9 @@ class ConstantMovedPerCall(Rule):
             return None
         if not known or not all(self._on_cpu(v) or _is_computed(v) for v in known):
             return None
-        if not all(map(self._on_cpu, known)):
+        if row and any(value.rpartition(".")[2] in _TO_BE_FILLED for value in known):
+            return None
+        if row or not all(map(self._on_cpu, known)):
             return place.finding(
                 node,
                 f"`{place.text(receiver)}` is computed once, as a plain tensor, and `{place.text(node)}` "

@@ -9,7 +9,7 @@ from pytest_dispatchguard import Place, nodes
 from ...syntax import VIEWS, assigned, unpacked
 from ..data import FACTORIES, RANDOM, is_number
 from ..devices import is_device
-from ..uses import loads
+from ..uses import loads_of
 
 _PURE = frozenset(
     "abs add bool cartesian_prod cat clamp cos cumsum div double eq exp fill_ flip float floor_divide ge gt "
@@ -57,6 +57,13 @@ def grown_of_numbers(
 ) -> tuple[cst.BaseExpression, int]:
     """The largest value that is computed of a tensor of numbers, and of numbers alone, and by how many
     operations, views not counted."""
+    key = ("grown of numbers", id(node), depth)
+    return place.once(key, lambda: _grown_of_numbers(node, place, depth))
+
+
+def _grown_of_numbers(
+    node: cst.BaseExpression, place: Place, depth: int
+) -> tuple[cst.BaseExpression, int]:
     steps = 0
     while (outer := _around(node, place)) is not None:
         node, launches = outer
@@ -72,10 +79,11 @@ def grown_of_numbers(
 def is_triangle(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a triangle is all that is taken of a new tensor, there or by its name."""
     uses: list[cst.BaseExpression] = [node, *_reads_of(node, place)]
-    calls = [outer[0] for one in uses if (outer := _around(one, place)) is not None]
-    return any(
+    around = [outer[0] if (outer := _around(one, place)) is not None else None for one in uses]
+    taken = [call for call in around if call is not None] if len(uses) == 1 else around[1:]
+    return bool(taken) and all(
         isinstance(call, cst.Call) and place.last_name(call).rstrip("_") in ("tril", "triu")
-        for call in calls
+        for call in taken
     )
 
 
@@ -85,9 +93,9 @@ def _reads_of(node: cst.BaseExpression, place: Place) -> list[cst.Name]:
     name = assigned(node, place)
     if name is None:
         parts = [one for one, value in unpacked(place).items() if value is node]
-        found = [loads(one, place.function) for one in parts]
+        found = [loads_of(one, place) for one in parts]
         return [] if any(one.written for one in found) else [r for one in found for r in one.reads]
-    named = loads(name.value, place.function)
+    named = loads_of(name.value, place)
     if named.written:
         return []
     return [read for read in named.reads if place.value_of(read) is node]
@@ -146,6 +154,11 @@ def _called(
 
 def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -> bool:
     """Whether a value is a number, or computed of numbers alone."""
+    key = ("of numbers", id(node), depth)
+    return place.once(key, lambda: _is_of_numbers(node, place, depth))
+
+
+def _is_of_numbers(node: cst.BaseExpression, place: Place, depth: int) -> bool:
     if is_number(node, place) or place.kind(node).what == "scalar":
         return True
     if depth == 0:
@@ -155,7 +168,7 @@ def _of_numbers(node: cst.BaseExpression, place: Place, depth: int = _LONGEST) -
             return True
         held = place.value_of(node)
         held = unpacked(place).get(node.value) if held is None else held
-        if held is None or loads(node.value, place.function).written:
+        if held is None or loads_of(node.value, place).written:
             return False
         return _of_numbers(held, place, depth - 1)
     if isinstance(node, cst.Attribute):
