@@ -7,7 +7,15 @@ import textwrap
 import pytest
 
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.incremental.changes import Change, change_of, roots_in, words_in
+from pytest_dispatchguard.lint.incremental.changes import (
+    Change,
+    FileSummary,
+    Relevance,
+    change_of,
+    is_unnoticed,
+    roots_in,
+    words_in,
+)
 from pytest_dispatchguard.lint.scout import scan
 
 
@@ -106,3 +114,53 @@ def test_roots_are_the_names_that_are_looked_up() -> None:
     roots = roots_in(scanned(text))
     assert set("f i l n o t s self".split()) <= roots
     assert roots.isdisjoint(set("a b c d g j m p u v y".split()))
+
+
+SERVER = """
+class S:
+    def __init__(self, model):
+        self.model = model
+    def handle(self, x):
+        return self.model.{}(x)
+"""
+ENVIRONMENT = """
+class E:
+    def reset(self):
+        pass
+    def step(self, {}):
+        pass
+"""
+MAIN = """
+def main():
+    def f(x):
+        pass
+    for x in y:
+        {}(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        (SERVER, "other", "forward"),
+        (ENVIRONMENT, "x, action=None", "action, x=None"),
+        (MAIN, "f", "g"),
+    ],
+)
+def test_what_makes_a_root_or_takes_it_away_is_more_than_a_change(
+    text: str, before: str, after: str
+) -> None:
+    old, new = scanned(text.format(before)), scanned(text.format(after))
+    assert change_of(old, new, frozenset({"main"})) is None
+    assert change_of(new, old, frozenset({"main"})) is None
+    assert change_of(old, old, frozenset({"main"})) is not None
+
+
+def test_a_reset_beside_a_step_is_noticed() -> None:
+    facts = scanned(
+        "class E:\n    def reset(self):\n        pass\n    def other(self):\n        pass\n"
+    )
+    about = FileSummary("m", frozenset(), {})
+    matters = Relevance(lambda word: False, frozenset(), (), False)
+    unnoticed = {f.name: is_unnoticed(f, facts, about, matters) for f in facts.functions}
+    assert unnoticed == {"E.reset": False, "E.other": True}
