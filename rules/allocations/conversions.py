@@ -416,17 +416,12 @@ class MovedWhereItIs(Rule):
 
 
 _KEEPS_PLACE = frozenset(
-    "abs all amax amin any argmax argmin argsort bool clamp clone contiguous cos cumsum detach div "
-    "exp expand "
-    "flatten float floor half int log long max mean min mul neg norm permute pow prod repeat reshape "
-    "round rsqrt "
-    "sigmoid sign sin softmax sqrt squeeze std sub sum tanh transpose tril triu unsqueeze var view "
-    "where empty_like full_like ones_like rand_like randn_like zeros_like".split()
+    "abs all amax amin any argmax argmin argsort bool chunk clamp clone contiguous cos cumsum detach div exp "
+    "expand flatten float floor half int log long max mean min mul neg norm permute pow prod repeat reshape "
+    "round rsqrt sigmoid sign sin softmax split sqrt squeeze std sub sum tanh transpose tril triu unbind "
+    "unsqueeze var view where empty_like full_like ones_like rand_like randn_like zeros_like".split()
 )
 """Methods, and functions of torch, that put their result where their input is."""
-
-
-_IN_PARTS = frozenset({"chunk", "split", "unbind"})
 
 
 _DEEPEST = 6
@@ -437,9 +432,8 @@ def _is_there(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a value is on a device, or a part of what is."""
     taken = unpacked(place).get(node.value) if isinstance(node, cst.Name) else None
     if isinstance(taken, cst.Call):
-        whole = (
-            taken.args[0].value if place.name(taken).startswith("torch.") else place.receiver(taken)
-        )
+        given = taken.args[0].value if taken.args else None
+        whole = given if place.name(taken).startswith("torch.") else place.receiver(taken)
         return whole is not None and place.on_device(whole)
     return place.on_device(node)
 
@@ -462,7 +456,7 @@ def _computed_from(
         held = unpacked(place).get(node.value) if held is None else held
         return held is not None and _computed_from(held, tensor, place, depth - 1)
     if isinstance(node, cst.Call):
-        if place.last_name(node) not in _KEEPS_PLACE | _IN_PARTS:
+        if place.last_name(node) not in _KEEPS_PLACE:
             return False
         if place.name(node).startswith("torch."):
             return bool(node.args) and _computed_from(node.args[0].value, tensor, place, depth - 1)

@@ -21,7 +21,8 @@ class ScalarTensorOnDevice(Rule):
     ## What it does
 
     Finds `torch.tensor(number, device=…)`, `torch.as_tensor(number, device=…)`,
-    `torch.tensor(number).to(device)` and `x.new_tensor(number)` in hot code.
+    `torch.tensor(number).to(device)` and `x.new_tensor(number)` in hot code. It is a note where the place is
+    there for callers who have no tensor (`if not torch.is_tensor(t):`).
 
     ## Why it costs
 

@@ -63,23 +63,7 @@ class _Loads:
 
 def loads(name: str, inside: cst.CSTNode) -> _Loads:
     """The reads of a name inside a node."""
-
-    def meant(node: cst.CSTNode) -> bool:
-        return isinstance(node, cst.Name) and node.value == name
-
-    found = _Loads()
-    bound: set[int] = set()
-    for node in nodes.walk(inside):
-        if isinstance(node, cst.Name):
-            if node.value == name and id(node) not in bound:
-                found.reads.append(node)
-            continue
-        if isinstance(node, cst.AssignTarget | cst.AugAssign):
-            bound.add(id(node.target))
-        if isinstance(node, cst.Attribute):
-            found.written |= _is_in_place(node) and meant(node.value)
-        found.written |= any(map(meant, nodes.written_by(node)))
-    return found
+    return _all_loads(inside).get(name) or _Loads()
 
 
 def loads_of(name: str, place: Place) -> _Loads:
@@ -94,9 +78,6 @@ def _all_loads(inside: cst.CSTNode) -> dict[str, _Loads]:
     found: dict[str, _Loads] = {}
     bound: set[int] = set()
 
-    def of(node: cst.CSTNode) -> _Loads | None:
-        return found.setdefault(node.value, _Loads()) if isinstance(node, cst.Name) else None
-
     for node in nodes.walk(inside):
         if isinstance(node, cst.Name):
             if id(node) not in bound:
@@ -108,9 +89,8 @@ def _all_loads(inside: cst.CSTNode) -> dict[str, _Loads]:
         if isinstance(node, cst.Attribute) and _is_in_place(node):
             written.append(node.value)
         for one in written:
-            of_one = of(one)
-            if of_one is not None:
-                of_one.written = True
+            if isinstance(one, cst.Name):
+                found.setdefault(one.value, _Loads()).written = True
     return found
 
 

@@ -175,13 +175,13 @@ class ThrowAwayMemory(Rule):
     ## What it does
 
     Finds `torch.cuda.empty_cache()` (and that of other devices) and `gc.collect()` in hot code, one of a
-    function; under a condition it is a note.
+    function; under a condition it is a note. Functions that are there to make room, by their names
+    (`offload_model`, `release_memory`), are left alone.
 
     ## Why it costs
 
     `empty_cache` waits for the device, and the next allocations have to go to the driver again.
-    `gc.collect` walks
-    all Python objects there are.
+    `gc.collect` walks all Python objects there are.
 
     ## Example
 

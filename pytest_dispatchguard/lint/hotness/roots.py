@@ -149,9 +149,8 @@ def _environment_roots(project: Project) -> Iterator[Root]:
     for class_id in project.definers.get("reset", ()):
         target = f"{class_id}.step"
         for fact in project.functions.get(target, ())[:1]:
-            path = project.modules[class_id.partition(":")[0]]
             given = fact.params[1:2]
-            if given and _ACTION.fullmatch(given[0]) and imports_torch(project.files[path]):
+            if given and _ACTION.fullmatch(given[0]) and _uses_torch(project, target):
                 yield Root(target, "step of an environment", "step")
 
 
@@ -168,8 +167,7 @@ def _takes_steps(project: Project, function_id: str, last: str) -> bool:
     """Whether a function is named like a training step, in a file that uses torch."""
     if not STEPS.fullmatch(last) or (last == "act" and not class_of(project, function_id)):
         return False
-    path = project.modules[function_id.partition(":")[0]]
-    return imports_torch(project.files[path]) and not in_tests(project, function_id)
+    return _uses_torch(project, function_id) and not in_tests(project, function_id)
 
 
 _GIVEN_TO_MODELS = frozenset(
@@ -182,22 +180,20 @@ _FORWARD_OF = re.compile(r"self\._?(?:\w+_)?(?:model|network|module)(?:\.forward
 """The model that a class holds, and calls."""
 
 
-def calls_its_model(fact: FunctionFact) -> bool:
-    """Whether a function calls the model that its object holds."""
-    return any(_FORWARD_OF.fullmatch(call.name) for call in fact.calls)
+def model_calls(fact: FunctionFact) -> frozenset[tuple[str, bool]]:
+    """The calls of the model that an object holds, each with whether it stands in a loop."""
+    return frozenset(
+        (call.name, call.loop) for call in fact.calls if _FORWARD_OF.fullmatch(call.name)
+    )
+
+
+def _forward_loops(fact: FunctionFact) -> list[bool]:
+    """Of each call of its `forward`, by that name, whether it stands in a loop."""
+    return [loop for name, loop in model_calls(fact) if name.endswith(".forward")]
 
 
 def _uses_torch(project: Project, function_id: str) -> bool:
     return imports_torch(project.files[path_of(project, function_id)])
-
-
-def _forward_calls(fact: FunctionFact) -> list[CallFact]:
-    """The calls of the `forward` of the model that an object holds, by that name."""
-    return [
-        call
-        for call in fact.calls
-        if call.name.endswith(".forward") and _FORWARD_OF.fullmatch(call.name)
-    ]
 
 
 def _runs_its_model(project: Project, function_id: str, fact: FunctionFact) -> bool:
@@ -208,7 +204,7 @@ def _runs_its_model(project: Project, function_id: str, fact: FunctionFact) -> b
         and _uses_torch(project, function_id)
         and not sets_up(function_id)
         and not in_tests(project, function_id)
-        and bool(_forward_calls(fact))
+        and bool(_forward_loops(fact))
         and not REWORKS_A_MODEL.search(_described(project, function_id))
     )
 
@@ -221,7 +217,7 @@ def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bo
     if fact.training_loop or fact.feeds_model or in_tests(project, function_id):
         return False
     if last in ("forward", "backward") and class_of(project, function_id):
-        return last == "forward" and calls_its_model(fact) and _uses_torch(project, function_id)
+        return last == "forward" and bool(model_calls(fact)) and _uses_torch(project, function_id)
     given = fact.takes_tensors or len(_GIVEN_TO_MODELS & set(fact.params)) > 1
     return given and FORWARDS.fullmatch(last) is not None
 
@@ -230,8 +226,7 @@ def _is_kernel(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether a decorator registers a function as an operation, in a file that uses torch."""
     if not any(KERNELS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators):
         return False
-    path = project.modules[function_id.partition(":")[0]]
-    return imports_torch(project.files[path]) and not in_tests(project, function_id)
+    return _uses_torch(project, function_id) and not in_tests(project, function_id)
 
 
 def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
@@ -272,8 +267,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
             elif _named_forward(project, function_id, fact):
                 yield Root(function_id, "a forward, by its name")
             elif _runs_its_model(project, function_id, fact):
-                whole = not all(call.loop for call in _forward_calls(fact))
-                yield Root(function_id, "calls the forward of its model", "step", not whole)
+                only_loops = all(_forward_loops(fact))
+                yield Root(function_id, "calls the forward of its model", "step", only_loops)
             elif fact.training_step and not one_time and not in_tests(project, function_id):
                 yield Root(function_id, "runs backward and an optimizer's step", "step")
             for call in fact.calls:

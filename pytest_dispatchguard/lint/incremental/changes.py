@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules, holds_te
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
-from pytest_dispatchguard.lint.hotness.roots import calls_its_model
+from pytest_dispatchguard.lint.hotness.roots import model_calls
 from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, OFFERED, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
 
@@ -154,7 +154,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
             if FORWARDS.fullmatch(was.name.rpartition(".")[2]):
                 return None
             offers = True
-        if calls_its_model(was) != calls_its_model(is_):
+        if model_calls(was) != model_calls(is_):
             return None
         if was.name.startswith("main") and in_main and _leading(was) != _leading(is_):
             return None  # a loop may have begun to call what is defined in `main`
@@ -240,6 +240,7 @@ def is_unnoticed(
         or function.training_step
         or function.feeds_model
         or function.takes_batch
+        or model_calls(function)
         or STEPS.fullmatch(last)
         or last in ("backward", "reset", "step", "symbolic", "unscale_", "update")
         or last in OFFERED

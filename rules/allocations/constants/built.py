@@ -258,8 +258,8 @@ class ConstantTensorBuiltPerCall(Rule):
         if next(place.calls("register_buffer"), None) is not None:
             return None  # kept for the next call
         whole, steps = grown_of_numbers(node, place)
-        filled = place.last_name(node) in _FILLED and not is_triangle(node, place)
-        if steps < _STEPS_WORTH_KEEPING + filled - is_triangle(node, place):
+        more = -1 if is_triangle(node, place) else place.last_name(node) in _FILLED
+        if steps < _STEPS_WORTH_KEEPING + more:
             return None
         if is_kept(whole, place) or is_written_to(whole, place):
             return None

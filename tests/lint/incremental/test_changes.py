@@ -121,7 +121,7 @@ class S:
     def __init__(self, model):
         self.model = model
     def handle(self, x):
-        return self.model.{}(x)
+        return self.model{}(x)
 """
 ENVIRONMENT = """
 class E:
@@ -142,7 +142,8 @@ def main():
 @pytest.mark.parametrize(
     ("text", "before", "after"),
     [
-        (SERVER, "other", "forward"),
+        (SERVER, ".other", ".forward"),
+        (SERVER, "", ".forward"),
         (ENVIRONMENT, "x, action=None", "action, x=None"),
         (MAIN, "f", "g"),
     ],
