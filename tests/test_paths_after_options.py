@@ -41,11 +41,11 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
         (("--overhead-budget", "tests", "--of-tests=1"), 2),  # whose conftest file is read first
         (("--overhead-budget", "tests/test_x.py::test_y"), 1),
         (("--overhead-budget=tests/test_x.py", "test_top.py"), 3),
-        (("--overhead-budget", "-k", "test_y"), 2),
         (("-q", "--overhead-budget", "./check"), 2),
         (("--overhead-budget", "check", "tests"), 2),  # the mode, and one folder
-        (("--overhead-budget", "check/"), 2),
-        (("--overhead-budget", "--overhead-history", "tests"), 2),
+        pytest.param(("--overhead-budget", "-k", "test_y"), 2, marks=pytest.mark.thorough),
+        pytest.param(("--overhead-budget", "check/"), 2, marks=pytest.mark.thorough),
+        pytest.param(("--overhead-budget", "--overhead-history", "tests"), 2, marks=pytest.mark.thorough),
         (("--overhead-budget", "tests", "-n", "1"), 2),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
-from ..syntax import assigned_once, call_of
+from ..syntax import assigned_once, call_of, called_name, method_call
 from .wrappers import is_only_called
 
 
@@ -90,6 +91,15 @@ def _functionals() -> dict[str, _Functional]:
 
 
 _FUNCTIONALS = _functionals()
+_TRANSFORMS = frozenset(
+    "AmplitudeToDB AutoAugment CenterCrop ColorJitter Compose Fade FrequencyMasking GaussianBlur Grayscale "
+    "GriffinLim InverseMelScale InverseSpectrogram LFCC MFCC MelScale MelSpectrogram MuLawDecoding "
+    "MuLawEncoding Normalize Pad RandomAffine RandomCrop RandomErasing RandomHorizontalFlip "
+    "RandomResizedCrop RandomRotation RandomVerticalFlip Resample Resize Spectrogram TimeMasking TimeStretch "
+    "ToPILImage ToTensor Vad Vol".split()
+)
+_PACKAGES = re.compile(r"torch(?:audio|vision)\.transforms\.")
+"""Where transforms of sound and of pictures come from."""
 _NO_FIX = frozenset({"Upsample"})
 """The constructor converts what it is given, so that the function is not quite the same."""
 
@@ -100,7 +110,8 @@ class ModuleBuiltPerCall(Rule):
     ## What it does
 
     Finds `nn.CrossEntropyLoss()(x, y)`, `nn.Softmax(dim=-1)(x)`, `nn.Sequential(*layers)(x)` and the like in
-    hot code, also through a local name that is only called.
+    hot code, also through a local name that is only called, and transforms of torchaudio and torchvision
+    (`Resample(44_100, 16_000)(wave)`, `MelSpectrogram(16_000).to(wave.device)(wave)`).
 
     ## Why it costs
 
@@ -134,7 +145,7 @@ class ModuleBuiltPerCall(Rule):
     code = "DG704"
     name = "module-built-per-call"
     origin = "pytorch#27064"
-    looks_for = Call(*_FUNCTIONALS, "Sequential")
+    looks_for = Call(*_FUNCTIONALS, "Sequential", *_TRANSFORMS)
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -147,6 +158,8 @@ class ModuleBuiltPerCall(Rule):
                 f"`{place.short(node)}` builds a module on every call only to call it; build it once in "
                 "`__init__`, or call its parts one after the other",
             )
+        if cls in _TRANSFORMS and _PACKAGES.match(name):
+            return self._transform(node, place)
         if (
             not name.startswith("torch.nn.")
             or cls not in _FUNCTIONALS
@@ -160,6 +173,23 @@ class ModuleBuiltPerCall(Rule):
             f"`{place.short(node)}` builds a module on every call only to call it; use "
             f"`{function.name}`, or build it once in `__init__`",
             fix=fix,
+        )
+
+    def _transform(self, node: cst.Call, place: Place) -> Finding | None:
+        """A transform of sound or of pictures; what takes what only the call knows has to be a function."""
+        if not is_only_called(_placed(node, place), place):
+            return None
+        same = not any(
+            place.assignments(name.value)
+            for arg in node.args
+            for name in nodes.names_in(arg.value)
+            if name.value != place.self_name
+        )
+        return place.finding(
+            node,
+            f"`{place.short(node)}` builds a transform on every call only to call it; "
+            + ("build it once, and keep it" if same else "its function does the same without"),
+            certainty="sure" if same else "note",
         )
 
     def _fix(self, node: cst.Call, function: _Functional, place: Place) -> Fix | None:
@@ -249,3 +279,13 @@ def _lasting(args: Sequence[cst.Arg], place: Place) -> bool:
         )
         for a in args
     )
+
+
+def _placed(node: cst.Call, place: Place) -> cst.Call:
+    """A new module, with the calls that only say where it is, and how it runs: `f(x).to(device).eval()`."""
+    while (outer := method_call(node, place)) is not None and called_name(outer) in _PLACING:
+        node = outer
+    return node
+
+
+_PLACING = frozenset({"cpu", "cuda", "double", "eval", "float", "half", "to"})

@@ -183,6 +183,16 @@ def _is_module(node: cst.BaseExpression, place: Place) -> bool:
     )
 
 
+def _may_be_module(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression, of which nothing else is known, is a module by its name."""
+    last = place.dotted(node).rpartition(".")[2]
+    return place.kind(node).what == "unknown" and MODULE_NAMES.search(last) is not None
+
+
+_MODELS = frozenset(
+    {"model", "net", "network", "unet", "vae", "text_encoder", "encoder", "decoder", "policy"}
+)
+_DEVICES = re.compile(r"device|cuda", re.IGNORECASE)
 _CONVERTING = frozenset({"bfloat16", "cuda", "float", "half", "to"})
 _ON_PURPOSE = re.compile(r"load|move|onto|place|sleep|swap|wake|(?:^|_)to(?:_|$)", re.IGNORECASE)
 """Functions that are there to move modules, by their names."""
@@ -275,11 +285,7 @@ class ModuleTreeWalk(Rule):
 
     def _mode(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:
         """The mode of a model, which is usually the one that it is in already."""
-        kind = place.kind(receiver)
-        model = _is_module(receiver, place) or (
-            kind.what == "unknown"
-            and MODULE_NAMES.search(place.dotted(receiver).rpartition(".")[2]) is not None
-        )
+        model = _is_module(receiver, place) or _may_be_module(receiver, place)
         asked = any(_ASKS_MODE.search(place.text(test)) for test, _ in place.conditions)
         if not model or asked or len(node.args) > 1 or _begins_rounds(place):
             return None
@@ -293,8 +299,10 @@ class ModuleTreeWalk(Rule):
     def _moved(self, node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Finding | None:
         """A module that is moved or converted, and is there already as a rule."""
         held = place.value_of(receiver) if isinstance(receiver, cst.Name) else receiver
-        if not _is_module(receiver, place) or isinstance(held, cst.Call):
+        if isinstance(held, cst.Call) or _begins_rounds(place):
             return None  # what is made here has to get there
+        if not _is_module(receiver, place) and not self._is_model_by_name(node, receiver, place):
+            return None
         if _ON_PURPOSE.search(place.function.name.value):
             return None
         if any(_ASKS_PLACE.search(place.text(test)) for test, _ in place.conditions):
@@ -305,6 +313,15 @@ class ModuleTreeWalk(Rule):
             "each, also where none has to move or change; do it once, where the device or dtype is chosen",
             certainty="note",
         )
+
+    @staticmethod
+    def _is_model_by_name(node: cst.Call, receiver: cst.BaseExpression, place: Place) -> bool:
+        """Whether what is moved is a model by its name, and is moved to a device."""
+        moves = place.last_name(node) == "cuda" or any(
+            _DEVICES.search(place.text(arg.value)) for arg in node.args
+        )
+        last = place.dotted(receiver).rpartition(".")[2]
+        return moves and last in _MODELS and _may_be_module(receiver, place)
 
     def _looped(
         self, node: cst.Call, receiver: cst.BaseExpression, when: str, place: Place

@@ -405,7 +405,7 @@ KINDS = {
 @needs_limits
 @pytest.mark.parametrize("event", KINDS, ids=lambda event: event.__name__)
 def test_many_events(tmp_path: Path, event: Callable[[int], str]) -> None:
-    number = (200_000 if event is same else 20_000) // KINDS[event]
+    number = (100_000 if event is same else 10_000) // KINDS[event]
     result = apart(many(tmp_path / "many.json", number, event))
     assert result["damage"] == "" and result["events"] >= number
     if event in (same, other_annotations, other_threads):

@@ -102,9 +102,10 @@ def Setitem() -> Look:
     return Look("setitem", frozenset(), frozenset({"setitem"}))
 
 
-def Assignment() -> Look:
-    """Assignment statements (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`)."""
-    return Look("assign", frozenset(), frozenset({"assign"}))
+def Assignment(having: Look | None = None) -> Look:
+    """Assignment statements (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`); with `having`, in functions
+    that contain what it looks for."""
+    return Look("assign", frozenset(), having.tokens if having else frozenset({"assign"}))
 
 
 def Elements() -> Look:

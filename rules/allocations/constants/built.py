@@ -24,7 +24,7 @@ from ..uses import is_for_nothing, is_kept, is_written_to, loads
 from .fixes import filled, kept
 from .of_numbers import grown_of_numbers, is_setting, is_size, is_triangle
 
-_COMPUTED = COMPUTED | {"eye"}
+_COMPUTED = COMPUTED | {"eye", "scalar_tensor"}
 _FILLED = frozenset({"full", "ones", "zeros"})
 
 
@@ -94,8 +94,9 @@ class ConstantTensorBuiltPerCall(Rule):
     or in a tuple that never changes. Notes are: a tensor of what a configuration says
     (`torch.tensor(self.config.sizes)`); what factories compute on the device of constants, or of settings of
     the module (`torch.arange(self.bins, device=x.device)`); what two operations or more compute of sizes
-    alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), or a triangle
-    (`torch.ones(n, n, device=x.device).tril()`); what is returned as is (the caller may modify it); and a
+    alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), a triangle
+    (`torch.ones(n, n, device=x.device).tril()`) or a unit matrix (`torch.eye(n, device=x.device)`); what is
+    returned as is (the caller may modify it); and a
     workspace of one size for a kernel (`tmp = torch.empty(1024, device=…)`).
 
     ## Why it costs
@@ -259,17 +260,22 @@ class ConstantTensorBuiltPerCall(Rule):
             return None  # kept for the next call
         whole, steps = grown_of_numbers(node, place)
         more = -1 if is_triangle(node, place) else place.last_name(node) in _FILLED
-        if steps < _STEPS_WORTH_KEEPING + more:
+        if steps < _STEPS_WORTH_KEEPING + more and place.last_name(node) != "eye":
             return None
         if is_kept(whole, place) or is_written_to(whole, place):
             return None
         first: dict[int, cst.CSTNode] = place.once(("grown of numbers",), dict)
         if first.setdefault(id(whole), node) is not node:
             return None  # told where the first of its parts is made
+        depends, they = (
+            (f" and {_counted(steps)} on it depend", "they give")
+            if steps
+            else (" depends", "it gives")
+        )
         return place.finding(
             node,
-            f"`{place.short(node)}` and {_counted(steps)} on it depend on numbers alone, and run on every "
-            "call; keep what they give, for each size and device",
+            f"`{place.short(node)}`{depends} on numbers alone, and {'run' if steps else 'runs'} on every "
+            f"call; keep what {they}, for each size and device",
             certainty="note",
         )
 
@@ -374,6 +380,19 @@ def _of_a_schedule(receiver: cst.BaseExpression, place: Place) -> bool:
     )
 
 
+def _default_of(receiver: cst.BaseExpression, place: Place) -> cst.Call | None:
+    """The tensor on the CPU that a parameter is where callers give nothing else."""
+    if not isinstance(receiver, cst.Name):
+        return None
+    given = place.function.params
+    for param in (*given.posonly_params, *given.params, *given.kwonly_params):
+        made = param.default
+        if param.name.value == receiver.value and isinstance(made, cst.Call):
+            known = place.name(made) in FACTORIES | COPIED | FROM_DATA
+            return made if known and place.argument(made, None, "device") is None else None
+    return None
+
+
 _TO_BE_FILLED = frozenset({"empty", "full", "ones", "rand", "randn", "zeros"})
 """What somebody else writes to, row by row: a buffer of what was seen."""
 _COMPUTING = frozenset(
@@ -395,7 +414,8 @@ class ConstantMovedPerCall(Rule):
 
     Finds `self.table.to(x.device)`, or `self.table[t].to(x.device)`, where `self.table` is a plain attribute
     that was built on the CPU, no buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at
-    module level. It is a note where torch computed the table, nobody knows where, and for what an object
+    module level. It is a note where torch computed the table, nobody knows where, for a tensor that is the
+    default of a parameter (`def look(self, x, up=torch.tensor([0.0, 1.0, 0.0]))`), and for what an object
     holds that the object holds (`self.space.low.to(x.device)`): its device is not known. So is a table of a
     noise scheduler (`noise_scheduler.sigmas.to(device)`).
 
@@ -446,21 +466,9 @@ class ConstantMovedPerCall(Rule):
             receiver = receiver.value
         if not isinstance(receiver, cst.Name | cst.Attribute):
             return None
-        if not row and self._of_a_plain_object(receiver, place):
-            return place.finding(
-                node,
-                f"`{place.text(node)}` moves an attribute of a plain object on every call: if it is "
-                "on the CPU, each call copies it, and the host waits. Keep one copy per device",
-                certainty="note",
-            )
-        if _of_a_schedule(receiver, place):
-            return place.finding(
-                node,
-                f"`{place.text(node)}` moves a table of the schedule on every call: schedulers of diffusers "
-                "keep their tables on the CPU, so each call copies it, and the host waits. Keep one copy per "
-                "device",
-                certainty="note",
-            )
+        elsewhere = self._of_others(node, receiver, row, place)
+        if elsewhere:
+            return place.finding(node, f"`{elsewhere}", certainty="note")
         owner, _, last = place.dotted(receiver).rpartition(".")
         if owner and owner == place.self_name:
             known = place.attribute_values(last)
@@ -493,6 +501,30 @@ class ConstantMovedPerCall(Rule):
             f"`{place.text(receiver)}` is a plain tensor on the CPU: `{place.text(node)}` copies it on "
             f"every call, and the host waits for the copy; {advice}",
         )
+
+    def _of_others(
+        self, node: cst.Call, receiver: cst.Name | cst.Attribute, row: bool, place: Place
+    ) -> str:
+        """What is said of a tensor that neither the class nor the module keeps; empty where it is no such."""
+        if not row and self._of_a_plain_object(receiver, place):
+            return (
+                f"{place.text(node)}` moves an attribute of a plain object on every call: if it is "
+                "on the CPU, each call copies it, and the host waits. Keep one copy per device"
+            )
+        default = None if row else _default_of(receiver, place)
+        if default is not None:
+            return (
+                f"{place.text(receiver)}` is `{place.short(default)}` where callers give none, a tensor on "
+                f"the CPU: `{place.text(node)}` then copies it on every call, and the host waits for the "
+                "copy. Keep one copy per device"
+            )
+        if _of_a_schedule(receiver, place):
+            return (
+                f"{place.text(node)}` moves a table of the schedule on every call: schedulers of diffusers "
+                "keep their tables on the CPU, so each call copies it, and the host waits. Keep one copy per "
+                "device"
+            )
+        return ""
 
     def _of_a_plain_object(self, receiver: cst.BaseExpression, place: Place) -> bool:
         """Whether what is moved is an attribute of an attribute, by itself or by a name, in a class that does

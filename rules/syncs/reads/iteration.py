@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import ComparingCall, Finding, Fix, Iterated, Place, Rule
+from pytest_dispatchguard import ComparingCall, Finding, Fix, Iterated, Place, Rule, weaker
 
+from ...syntax import contains
 from ..data_flow import around, held_by, loads
 from ..host_code import works_on_host
 from ..waits import READS, Read, read_of, waits_inside
-from .roles import iterated_by
+from .roles import READ_CALLS, iterated_by
 
 
 class PythonExtremumOfTensors(Rule):
@@ -130,8 +131,8 @@ class IterationOverTensor(Rule):
     ## What it does
 
     Finds loops and comprehensions over a tensor whose elements are read (`.item()`, `int()`, …) in the
-    loop. A
-    loop that does not read them waits for nothing, but makes one view per element: it is a note.
+    loop; the reads in the body of a `for` loop are notes beside it. A loop that does not read them waits for
+    nothing, but makes one view per element: it is a note.
 
     ## Why it costs
 
@@ -160,11 +161,15 @@ class IterationOverTensor(Rule):
     code = "DG428"
     name = "iteration-over-tensor"
     origin = "speechbrain#2683"
-    looks_for = Iterated(place="loop")
+    looks_for = (Iterated(place="loop"), *READ_CALLS)
     fixes = "unsafe"
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
-        """What a loop runs over."""
+        """What a loop runs over, and, as a note, where it is read in another line."""
+        if isinstance(node, cst.Call) and place.last_name(node) in READS:
+            told = self._read(node, place)
+            if told is not None:
+                return told
         if not place.on_device(node) or waits_inside(node, place) or works_on_host(place):
             return None
         loop = _loop_over(node, place)
@@ -193,6 +198,22 @@ class IterationOverTensor(Rule):
             "whole tensor, or read it once with `.tolist()` if the values are needed on the "
             "host.",
             certainty="note",
+        )
+
+    def _read(self, node: cst.Call, place: Place) -> Finding | None:
+        """A read of an element, in a statement of the loop's body."""
+        read = read_of(node, place)
+        over = iterated_by(read, place.scene, place) if read is not None else None
+        if read is None or over is None or works_on_host(place):
+            return None
+        loops = (one for one in place.loops if isinstance(one, cst.For))
+        if not any(contains(loop.iter, over) for loop in loops):
+            return None  # a comprehension: the same line
+        return place.finding(
+            node,
+            f"`{place.short(node)}` makes the host wait for the device for each element of "
+            f"`{place.short(over)}`, over which the loop iterates.",
+            certainty=weaker(read.certainty, "note"),
         )
 
     def _fix(

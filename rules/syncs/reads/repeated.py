@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Fix, Place, weaker
 
-from ...syntax import bound_names, names_in, target_names
+from ...syntax import bound_names, contains, names_in, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
 from .read_fixes import read_before, read_together
@@ -48,7 +48,7 @@ class ReadPerElement(ReadRule):
     code = "DG416"
     name = "read-per-element"
     origin = "torchrec#1485"
-    role = "each"
+    roles = ("each",)
     fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
@@ -213,8 +213,8 @@ class ReadsInARow(ReadRule):
     ## What it does
 
     Finds two or more `.item()`, `float()` or `int()` reads in one statement, or in statements that
-    follow each
-    other, of which none needs what another gave.
+    follow each other, of which none needs what another gave. The reads in other statements than the first
+    are notes: what is said of the first takes care of them.
 
     ## Why it costs
 
@@ -240,11 +240,22 @@ class ReadsInARow(ReadRule):
     code = "DG417"
     name = "reads-in-a-row"
     origin = "vLLM#42850"
-    role = "row"
+    roles = ("row", "in-row")
     fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
-        """The first read of a row."""
+        """The first read of a row, and the first in every other statement of it, as a note."""
+        here = next((r for r in row if contains(place.statement, r.call)), None)
+        if here is None or here.call is not read.call:
+            return None
+        if read.call is not row[0].call:
+            read = replace(read, certainty=weaker(read.certainty, "note"))
+            return found(
+                place,
+                read,
+                f"`{place.short(read.call)}` makes the host wait once more, right after "
+                f"`{place.short(row[0].call, 32)}`; one wait would do for both.",
+            )
         names = ", ".join(place.short(r.tensor, 24) for r in row[:4]) + (
             ", …" if len(row) > 4 else ""
         )
@@ -321,7 +332,7 @@ class SameReadTwice(ReadRule):
     code = "DG418"
     name = "same-read-twice"
     origin = "diffusers#13461"
-    role = "again"
+    roles = ("again",)
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """A read that was made before."""
@@ -369,7 +380,7 @@ class ReadInvariantInLoop(ReadRule):
     code = "DG419"
     name = "invariant-read-in-loop"
     origin = "diffusers#12072"
-    role = "invariant"
+    roles = ("invariant",)
     fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:

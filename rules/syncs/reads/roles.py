@@ -525,24 +525,25 @@ def found(place: Place, read: Read, message: str, fix: Fix | None = None) -> Fin
     return place.finding(read.call, message, certainty=read.certainty, fix=fix)
 
 
+READ_CALLS: tuple[Look, ...] = (Call("item", "tolist", arguments=0), NumberCall())
+"""What reads one tensor."""
+
+
 class ReadRule(Rule):
     """What the rules about single reads share: they judge a call if it plays their part."""
 
-    role: Role
-    looks_for: ClassVar[Look | tuple[Look, ...]] = (
-        Call("item", "tolist", arguments=0),
-        NumberCall(),
-    )
+    roles: ClassVar[tuple[Role, ...]]
+    looks_for: ClassVar[Look | tuple[Look, ...]] = READ_CALLS
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Reports only reads of this rule's role."""
+        """Reports only reads of this rule's roles."""
         if works_on_host(place) or told_on_failure(node, place):
             return None
         read = place.once(("read", id(node)), lambda: read_of(node, place))
         if read is None:
             return None
         role, row = place.once(("role", id(node)), lambda: _role(read, place))
-        return self.report(read, row, place) if role == self.role else None
+        return self.report(read, row, place) if role in self.roles else None
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """The verdict on a read that plays the part."""

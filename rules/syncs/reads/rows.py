@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import libcst as cst
 
 from pytest_dispatchguard import Comprehension, Finding, Place, Rounds, Rule, nodes
@@ -57,7 +59,9 @@ class LaunchPerRow(Rule):
     origin = "kornia#3832"
     looks_for = (Rounds(), Comprehension(having=Rounds()))
 
-    def judge(self, node: cst.For | cst.While | cst.BaseComp, place: Place) -> Finding | None:
+    def judge(
+        self, node: cst.For | cst.While | cst.BaseComp, place: Place
+    ) -> Iterable[Finding] | None:
         """A loop, or a comprehension, that counts through the rows of a tensor."""
         if isinstance(node, cst.While) or works_on_host(place):
             return None
@@ -71,18 +75,49 @@ class LaunchPerRow(Rule):
             return None
         row = next((one for one in worked if is_worked_on(one, body, place)), worked[0])
         counted = rounds.over
+        others = self._others(row, worked, counted, place) if isinstance(node, cst.For) else []
         if not (rounds.counts and isinstance(counted, cst.Call)):
-            return self._note(row, counted, place)
+            return [self._note(row, counted, place), *others]
         views = (
             _all_views(node, worked[0], counted, place) if isinstance(node, cst.BaseComp) else ""
         )
         if views:
-            return place.finding(
-                worked[0],
-                f"Every iteration over `{place.short(counted, 32)}` makes a view of one row; "
-                f"`{views}` makes all views in one call",
+            return [
+                place.finding(
+                    worked[0],
+                    f"Every iteration over `{place.short(counted, 32)}` makes a view of one row; "
+                    f"`{views}` makes all views in one call",
+                )
+            ]
+        return [self._note(row, counted, place), *others]
+
+    def _others(
+        self,
+        row: cst.CSTNode,
+        worked: Sequence[cst.CSTNode],
+        counted: cst.BaseExpression,
+        place: Place,
+    ) -> list[Finding]:
+        """The first rows that are taken of other tensors than the one that is told, each in a line of its
+        own."""
+        known = {_owner(row, place)}
+        lines = {place.after(row, "").span.line}
+        found: list[Finding] = []
+        for other in worked:
+            line = place.after(other, "").span.line
+            if isinstance(other, cst.Name) or _owner(other, place) in known or line in lines:
+                continue
+            known.add(_owner(other, place))
+            lines.add(line)
+            found.append(
+                place.finding(
+                    other,
+                    f"The loop over `{place.short(counted, 32)}` takes a row of one more tensor in every "
+                    f"iteration (`{place.short(other, 32)}`)",
+                    certainty="note",
+                )
             )
-        return self._note(row, counted, place)
+        return found
 
     def _note(self, row: cst.CSTNode, counted: cst.BaseExpression, place: Place) -> Finding:
         piece = isinstance(row, cst.Subscript) and any(
@@ -105,6 +140,13 @@ class LaunchPerRow(Rule):
             f"iteration (`{place.short(row, 32)}`). {instead}",
             certainty="note",
         )
+
+
+def _owner(row: cst.CSTNode, place: Place) -> str:
+    """What a row is taken from, as it is written."""
+    if isinstance(row, cst.Subscript):
+        return place.text(row.value)
+    return place.text(row.func if isinstance(row, cst.Call) else row)
 
 
 def _rows_worked_on(rounds: RowLoop, body: cst.CSTNode, place: Place) -> list[cst.CSTNode]:

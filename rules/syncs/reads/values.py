@@ -56,7 +56,7 @@ class ItemRead(ReadRule):
     name = "item-read"
     origin = "torchtune#522"
     looks_for = Call("item", arguments=0)
-    role = "plain"
+    roles = ("plain",)
     fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
@@ -115,7 +115,7 @@ class NumberOfTensor(ReadRule):
     name = "python-number-of-tensor"
     origin = "transformers#33693"
     looks_for = NumberCall()
-    role = "plain"
+    roles = ("plain",)
     fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
@@ -165,7 +165,7 @@ class ListOfTensor(ReadRule):
     name = "tolist-read"
     origin = "diffusers#12072"
     looks_for = Call("tolist", arguments=0)
-    role = "plain"
+    roles = ("plain",)
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own; of what was stacked to be read at once it is a note."""

@@ -37,7 +37,8 @@ class MaskRead(Rule):
     ## What it does
 
     Finds `x[mask]` and `masked_select` with masks on a device, where the selection is reduced at once, or
-    made by one mask more than once. Where the selection itself is wanted it is a note.
+    made by one mask more than once; of these, all but the first are notes. Where the selection itself is
+    wanted it is a note.
 
     ## Why it costs
 
@@ -85,11 +86,16 @@ class MaskRead(Rule):
             certainty, mask = "sure", mask_of(node, place)
             if mask is None or works_on_host(place) or waits_inside(node.value, place):
                 return None
-            before = takewhile(lambda found: found[0] is not node, selections_by(mask, place))
-            if in_mask_write(node, place) or any(
-                s.block == place.block and selects_by(o, mask, place) for o, s in before
-            ):
+            if in_mask_write(node, place):
                 return None
+            before = takewhile(lambda found: found[0] is not node, selections_by(mask, place))
+            alike = [
+                s.statement
+                for o, s in before
+                if s.block == place.block and selects_by(o, mask, place)
+            ]
+            if alike and not _changed_between(mask, [*alike, place.statement], place):
+                return self._once_more(node, mask, alike, place)
             repeated = self._counted_again(node, mask, place)
             if repeated:
                 return place.finding(
@@ -119,6 +125,24 @@ class MaskRead(Rule):
             fix=summed_up(node, mask, how, place)
             if isinstance(node, cst.Subscript) and mask is not None
             else None,
+        )
+
+    def _once_more(
+        self,
+        node: cst.Subscript,
+        mask: cst.BaseExpression,
+        before: Sequence[cst.CSTNode],
+        place: Place,
+    ) -> Finding | None:
+        """A selection by a mask that an earlier statement of the block selected by, where nothing is said of
+        it yet."""
+        if any(statement is place.statement for statement in before):
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(node)}` has the device count `{place.short(mask, 32)}` once more, and the host "
+            "waits again; its indices, found once, do for all.",
+            certainty="note",
         )
 
     def _counted_again(self, node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:

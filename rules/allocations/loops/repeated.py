@@ -8,10 +8,10 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ..syncs.host_code import works_on_host
-from ..syntax import contains, is_word
-from .devices import move_target
-from .uses import is_written_to
+from ...syncs.host_code import works_on_host
+from ...syntax import contains, is_word
+from ..devices import move_target
+from ..uses import is_written_to
 
 _COMPUTES = frozenset(
     "abs arange argmax argmin argsort bmm cat clamp cos cumprod cumsum diag einsum exp eye linspace log "

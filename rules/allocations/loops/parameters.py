@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Attribute, Call, Certainty, Finding, Loop, Place, Rule, nodes
 
-from ..syntax import is_word, names_in, small_statements, target_names
+from ...syntax import is_word, names_in, small_statements, target_names
 
 _FOREACH = frozenset(
     "abs_ add_ addcdiv_ addcmul_ clamp_max_ clamp_min_ copy_ div_ lerp_ mul_ neg_ sqrt_ sub_ zero_".split()

@@ -8,8 +8,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite, nodes
 
-from ..syntax import is_word, names_in
-from .uses import loads
+from ...syntax import is_word, names_in
+from ..uses import loads
 
 _CATS = frozenset(
     f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "dstack")

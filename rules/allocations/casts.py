@@ -1,0 +1,164 @@
+"""DG519: new tensors that are cast at once."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+
+from ..syntax import method_call
+from .constants.of_numbers import is_size
+from .data import LIKE, is_constant
+from .devices import move_target
+
+_CASTS = {
+    "bfloat16": "bfloat16",
+    "bool": "bool",
+    "byte": "uint8",
+    "double": "double",
+    "float": "float",
+    "half": "half",
+    "int": "int",
+    "long": "long",
+    "short": "short",
+}
+"""Methods that cast, and the dtypes of torch that they cast to."""
+_SAME = {"float32": "float", "float64": "double", "float16": "half"} | {
+    "int32": "int",
+    "int64": "long",
+    "int16": "short",
+}
+"""Other names of these dtypes."""
+_FILLED = frozenset({"empty", "eye", "ones", "zeros"})
+_LIKE_ANOTHER = frozenset({"empty_like", "full_like", "ones_like", "zeros_like"})
+_OF_ANOTHER = frozenset({"new_empty", "new_full", "new_ones", "new_zeros"})
+_CLASSES = {
+    "bool": "bool",
+    **dict.fromkeys(("bfloat16", "double", "float", "half"), "float"),
+}
+"""What kind of number a dtype has, where it is no integer."""
+_EXACT = frozenset({"bool", "double", "float", "int", "long", "short", "uint8"})
+"""Dtypes in which a range has the numbers that it is cast to."""
+
+
+class FactoryThenCast(Rule):
+    """A tensor is made in one dtype and cast to another at once.
+
+    ## What it does
+
+    Finds `torch.zeros(n).long()`, `torch.arange(n).float()`, `torch.ones_like(x).bool()`,
+    `x.new_zeros(n).to(torch.int32)` and their like in hot code. It is a note where the tensor may have the
+    dtype already. Left alone are factories that are given a `dtype`, and casts to what the factory makes
+    anyway. What is also moved to a device is DG504.
+
+    ## Why it costs
+
+    The cast is a call of its own, allocates a second tensor and launches a second kernel. Every factory takes
+    `dtype=`.
+
+    ## Example
+
+    ```python
+    mask = torch.zeros(x.shape[0], device=x.device).bool()
+    ```
+
+    ## Instead
+
+    ```python
+    mask = torch.zeros(x.shape[0], device=x.device, dtype=torch.bool)
+    ```
+
+    ## Fix safety
+
+    Safe: the factory makes the same numbers. None is offered where it may round them differently, or refuse
+    them.
+    """
+
+    code = "DG519"
+    name = "factory-then-cast"
+    also_compiled = False
+    origin = "mmdetection3d#c6d4e8f0"
+    looks_for = Call(*_CASTS, "to", "type", place="torch")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A factory under a cast, with nothing between."""
+        factory = place.receiver(node)
+        if not isinstance(factory, cst.Call) or any(a.star for a in factory.args):
+            return None
+        dtype = _cast_to(node, place)
+        given = {a.keyword.value for a in factory.args if a.keyword is not None}
+        if not dtype or given & {"dtype", "out", "requires_grad"}:
+            return None
+        made = _made_in(factory, dtype, place)
+        if made is None or made == dtype:
+            return None
+        outer = method_call(node, place)
+        if outer is not None and move_target(outer, place) is not None and "device" not in given:
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(factory)}` makes a tensor that `.{place.last_name(node)}(…)` casts at once, with "
+            f"a second allocation and a second kernel; pass `dtype=` to `{place.last_name(factory)}`",
+            certainty="sure" if made else "note",
+            fix=self._fix(node, factory, dtype, place),
+        )
+
+    def _fix(self, node: cst.Call, factory: cst.Call, dtype: str, place: Place) -> Fix | None:
+        """The dtype as an argument of the factory."""
+        last = place.last_name(factory)
+        if last == "arange" and dtype not in _EXACT:
+            return None  # rounded once, or twice
+        if last in ("full", "full_like", "new_full"):
+            return None  # it may refuse the number
+        spelled = place.spelling(f"torch.{dtype}")
+        if not spelled or not factory.args or "#" in place.text(node):
+            return None
+        head = place.text(factory)[:-1].rstrip().removesuffix(",")
+        return place.replace(
+            node,
+            f"{head}, dtype={spelled})",
+            safety="safe",
+            message="make it in the dtype that it is cast to",
+        )
+
+
+def _cast_to(node: cst.Call, place: Place) -> str:
+    """The dtype that a call casts to, by its name in torch; empty for what does more, or something else."""
+    last = place.last_name(node)
+    if last in _CASTS:
+        return "" if node.args else _CASTS[last]
+    if len(node.args) != 1 or node.args[0].star:
+        return ""
+    keyword = node.args[0].keyword
+    if keyword is not None and keyword.value != "dtype":
+        return ""
+    torch, _, dtype = place.name(node.args[0].value).rpartition(".")
+    dtype = _SAME.get(dtype, dtype)
+    return dtype if torch == "torch" and dtype in _CASTS.values() else ""
+
+
+def _made_in(factory: cst.Call, dtype: str, place: Place) -> str | None:
+    """The dtype of what a factory makes where it is given none; empty where it is not known, and may be the
+    one that it is cast to; None for what is no factory."""
+    last = place.last_name(factory)
+    if place.is_torch(factory, *_FILLED):
+        return "float"
+    if place.is_torch(factory, "arange"):
+        ends = [a.value for a in factory.args if a.keyword is None]
+        if any(isinstance(end, cst.Float) for end in ends):
+            return "float"
+        whole = ends and all(isinstance(e, cst.Integer) or is_size(e, place) for e in ends)
+        # Hardly anybody counts in floats.
+        return "long" if whole or dtype == "long" else ""
+    if place.is_torch(factory, "full"):
+        value = place.argument(factory, 1, "fill_value")
+        if value is None or not is_constant(value):
+            return ""
+        return "long" if isinstance(value, cst.Integer) else "float"
+    like = place.name(factory) in LIKE and last in _LIKE_ANOTHER
+    source = place.argument(factory, 0, "input") if like else place.receiver(factory)
+    if source is None or not (like or (last in _OF_ANOTHER and place.is_tensor(source))):
+        return None
+    known = place.kind(source).dtype
+    return known if known and known != _CLASSES.get(dtype, "int") else ""

@@ -1,0 +1,231 @@
+"""DG520: results that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import libcst as cst
+
+from pytest_dispatchguard import Assignment, Call, Finding, Place, Rule, nodes
+
+from .data import FACTORIES, LIKE, RANDOM
+
+_COMPUTES = frozenset(
+    "abs argmax argmin argsort bmm cat clamp clone cos cumprod cumsum diag einsum exp gather index_select "
+    "log log_softmax logsumexp masked_fill matmul max mean min mm norm normalize outer pow prod relu repeat "
+    "repeat_interleave rsqrt scatter sigmoid sin softmax sort sqrt stack std sum tanh topk tril "
+    "triu where".split()
+)
+"""Functions and methods that launch something, and change nothing."""
+_MAKES = frozenset(
+    last
+    for last in (name.rpartition(".")[2] for name in FACTORIES | LIKE)
+    if last.removesuffix("_like") not in RANDOM
+)
+_VIEWS = frozenset(
+    "bool contiguous detach dim expand flatten float half int long numel permute reshape size squeeze t to "
+    "transpose type_as unsqueeze view".split()
+)
+"""Methods that change nothing either."""
+_PARTS = ("torch", "torch.fft", "torch.linalg", "torch.nn.functional", "torch.special")
+_LOOKING = frozenset({"eval", "exec", "locals", "vars"})
+"""What reads names that are not written down."""
+
+_Fate = Literal["read", "lost", "open"]
+"""What becomes of a value on all paths through some statements: it may be read, surely is not, or is still
+there behind them."""
+
+
+class ResultNeverRead(Rule):
+    """A tensor is computed, and replaced before anybody reads it.
+
+    ## What it does
+
+    Finds names in hot code that get what torch computes, and get another value, or are left behind, on every
+    path before they are read. Names that begin with an underscore are left alone, and so is what draws random
+    numbers, and code where a function inside reads the name.
+
+    ## Why it costs
+
+    Nobody needs the result, but its kernels are launched, its memory is allocated, and autograd records it.
+
+    ## Example
+
+    ```python
+    scores = torch.matmul(q, k.transpose(-1, -2))
+    scores = torch.einsum("bqd,bkd->bqk", q, k) * self.scale
+    ```
+
+    ## Instead
+
+    ```python
+    scores = torch.einsum("bqd,bkd->bqk", q, k) * self.scale
+    ```
+
+    ## Fix safety
+
+    No fix: the line may have been meant to do something.
+    """
+
+    code = "DG520"
+    name = "result-never-read"
+    also_compiled = False
+    origin = "fairseq2#shaw-attention"
+    looks_for = Assignment(having=Call(*_COMPUTES, *_MAKES, place="torch"))
+
+    def judge(
+        self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
+    ) -> Finding | None:
+        """An assignment of what is computed to names that are lost."""
+        if isinstance(node, cst.AugAssign) or node.value is None:
+            return None
+        if not place.on_device(node.value) or not _launches(node.value, place):
+            return None
+        bound = (
+            list(nodes.bound_by(node))
+            if isinstance(node, cst.AnnAssign)
+            else [one for target in node.targets for one in nodes.bound_by(target)]
+        )
+        names = {one.value for one in bound if isinstance(one, cst.Name)}
+        told = sorted(name for name in names if not name.startswith("_"))
+        if len(names) < len(bound) or not told or place.function.body is None:
+            return None
+        if _is_looked_at(frozenset(told), place):
+            return None
+        after = _behind(place)
+        if after is None:
+            return None
+        whole = after is not None and place.block == tuple(place.function.body.body)
+        for name in told:
+            fate = _fate(name, after)
+            if fate == "read" or (fate == "open" and not whole):
+                return None
+        again = place.assignments(told[0]) > 1
+        return place.finding(
+            node.value,
+            f"`{place.short(node.value)}` is computed for `{', '.join(told)}`, which "
+            + ("gets another value before anybody reads it" if again else "nobody reads")
+            + "; leave it out",
+        )
+
+
+def _behind(place: Place) -> Sequence[cst.CSTNode] | None:
+    """The statements that follow in the block."""
+    for i, statement in enumerate(place.block):
+        if statement is place.statement:
+            return place.block[i + 1 :]
+    return None
+
+
+def _launches(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression launches something, and does nothing else."""
+    launched = False
+    for part in nodes.walk(value):
+        if isinstance(part, cst.Await | cst.Yield | cst.NamedExpr | cst.Lambda | cst.BaseComp):
+            return False
+        if isinstance(part, cst.Call):
+            if not _is_pure(part, place):
+                return False
+            launched = launched or place.last_name(part) in _COMPUTES | _MAKES
+    return launched
+
+
+def _is_pure(call: cst.Call, place: Place) -> bool:
+    if any(a.keyword is not None and a.keyword.value in ("out", "inplace") for a in call.args):
+        return False
+    torch, _, last = place.name(call).rpartition(".")
+    known = _COMPUTES | _MAKES | _VIEWS
+    if torch in _PARTS:
+        return last in known
+    receiver = place.receiver(call)
+    if receiver is None:
+        return last in ("float", "int", "len")
+    return place.last_name(call) in known and place.is_tensor(receiver)
+
+
+def _is_looked_at(names: frozenset[str], place: Place) -> bool:
+    """Whether something else than the statements of the function may read its names, or know when."""
+    for part in nodes.walk(place.function.body):
+        if isinstance(part, cst.FunctionDef | cst.Lambda | cst.ClassDef) and any(
+            name.value in names for name in nodes.names_in(part)
+        ):
+            return True
+        if isinstance(part, cst.Global | cst.Nonlocal):
+            return True
+        if (
+            isinstance(part, cst.Call)
+            and isinstance(part.func, cst.Name)
+            and part.func.value in _LOOKING
+        ):
+            return True
+    return False
+
+
+def _fate(name: str, statements: Sequence[cst.CSTNode]) -> _Fate:
+    """What becomes of the value of a name in statements that follow each other."""
+    for statement in statements:
+        fate = _fate_in(name, statement)
+        if fate != "open":
+            return fate
+    return "open"
+
+
+def _fate_in(name: str, statement: cst.CSTNode) -> _Fate:
+    if isinstance(statement, cst.SimpleStatementLine):
+        for small in statement.body:
+            fate = _fate_in_line(name, small)
+            if fate != "open":
+                return fate
+        return "open"
+    if isinstance(statement, cst.If):
+        return _fate_in_branches(name, statement)
+    if isinstance(statement, cst.With) and isinstance(statement.body, cst.IndentedBlock):
+        if any(_mentions(name, item) for item in statement.items):
+            return "read"
+        return _fate(name, statement.body.body)
+    return "read" if _mentions(name, statement) else "open"
+
+
+def _fate_in_branches(name: str, statement: cst.If) -> _Fate:
+    """What becomes of a value where one of several branches is taken."""
+    fates: list[_Fate] = []
+    branch: cst.If | cst.Else | None = statement
+    while isinstance(branch, cst.If):
+        if _mentions(name, branch.test):
+            return "read"
+        fates.append(_fate(name, branch.body.body))
+        branch = branch.orelse
+    fates.append(_fate(name, branch.body.body) if branch is not None else "open")
+    if "read" in fates:
+        return "read"
+    return "open" if "open" in fates else "lost"
+
+
+def _fate_in_line(name: str, statement: cst.CSTNode) -> _Fate:
+    if isinstance(statement, cst.Break | cst.Continue | cst.Del | cst.AugAssign):
+        return (
+            "read"
+            if _mentions(name, statement) or not isinstance(statement, cst.Del | cst.AugAssign)
+            else "open"
+        )
+    bound = [one for part in _targets(statement) for one in nodes.bound_by(part)]
+    plain = sum(isinstance(one, cst.Name) and one.value == name for one in bound)
+    mentions = sum(one.value == name for one in nodes.names_in(statement))
+    if mentions > plain:
+        return "read"
+    if plain or isinstance(statement, cst.Return | cst.Raise):
+        return "lost"
+    return "open"
+
+
+def _targets(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What assigns, in a simple statement."""
+    if isinstance(statement, cst.Assign):
+        yield from statement.targets
+    elif isinstance(statement, cst.AnnAssign) and statement.value is not None:
+        yield statement
+
+
+def _mentions(name: str, node: cst.CSTNode) -> bool:
+    return any(one.value == name for one in nodes.names_in(node))
