@@ -58,6 +58,7 @@ MODULES = (
     "python.einops_calls",
     "python.defaults",
     "python.files",
+    "python.settings",
     "compile.ctypes_calls",
     "compile.wrappers",
     "compile.modules",

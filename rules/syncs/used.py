@@ -39,9 +39,12 @@ def used_as_tensor(node: cst.BaseExpression, place: Place) -> bool:
 
 
 def _used(place: Place) -> list[str]:
-    attributes = _OF_TENSORS | (_OF_ARRAYS if only_torch(place) else frozenset())
+    torch_alone = only_torch(place)
+    attributes = _OF_TENSORS | (_OF_ARRAYS if torch_alone else frozenset())
     found: list[str] = []
     for one in nodes.walk(place.function):
+        if torch_alone and isinstance(one, cst.Subscript) and _is_of_an_array(one):
+            found.append(place.text(one.value))
         if isinstance(one, cst.Attribute) and one.attr.value in attributes:
             found.append(place.text(one.value))
         elif isinstance(one, cst.Call) and one.args and not one.args[0].star:
@@ -50,3 +53,13 @@ def _used(place: Place) -> list[str]:
             if owner == "torch" and (last in _TAKING or alone):
                 found.append(place.text(one.args[0].value))
     return found
+
+
+def _is_of_an_array(node: cst.Subscript) -> bool:
+    """Whether a subscript takes something along several dimensions: `x[:, i]`, `x[..., 0]`."""
+    parts = [element.slice for element in node.slice]
+    return len(parts) > 1 and any(
+        isinstance(part, cst.Slice)
+        or (isinstance(part, cst.Index) and isinstance(part.value, cst.Ellipsis))
+        for part in parts
+    )

@@ -212,12 +212,12 @@ def _runs_its_model(project: Project, function_id: str, fact: FunctionFact) -> b
 def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether a function is named like what runs in place of a module's `forward`, and is no loop that trains
     or feeds a model. What a class calls plainly `forward` or `backward` is one of a module, or anything, but
-    for a `forward` that calls the model that the class holds."""
+    for a `forward` and a `__call__` that call the model that the class holds."""
     last = fact.name.rpartition(".")[2]
     if fact.training_loop or fact.feeds_model or in_tests(project, function_id):
         return False
-    if last in ("forward", "backward") and class_of(project, function_id):
-        return last == "forward" and bool(model_calls(fact)) and _uses_torch(project, function_id)
+    if last in ("__call__", "forward", "backward") and class_of(project, function_id):
+        return last != "backward" and bool(model_calls(fact)) and _uses_torch(project, function_id)
     given = fact.takes_tensors or len(_GIVEN_TO_MODELS & set(fact.params)) > 1
     return given and FORWARDS.fullmatch(last) is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import libcst as cst
@@ -11,6 +12,7 @@ from pytest_dispatchguard import Comprehension, Finding, Place, Rounds, Rule, no
 from ...allocations.uses import is_written_to
 from ...syntax import names_in
 from ..host_code import works_on_host
+from ..used import used_as_tensor
 from .row_loops import RowLoop, is_worked_on, row_loop
 
 
@@ -177,7 +179,7 @@ def _rows_worked_on(rounds: RowLoop, body: cst.CSTNode, place: Place) -> list[cs
 
 def _piece_of(part: cst.CSTNode, bounds: frozenset[str], place: Place) -> cst.BaseExpression | None:
     """The tensor on a device that an expression takes several rows of, between such bounds."""
-    if not bounds or not isinstance(part, cst.Subscript) or not place.on_device(part.value):
+    if not bounds or not isinstance(part, cst.Subscript) or not _is_tensor(part.value, place):
         return None
     for element in part.slice:
         piece = element.slice
@@ -342,8 +344,20 @@ def _taken_from(
         at = [_held(a.value, place) for a in part.args]
     else:
         return None
-    taken = owner is not None and place.on_device(owner)
-    return owner if taken and any(names_in(a) == index for a in at) else None
+    if owner is None or not any(names_in(a) == index for a in at):
+        return None
+    return owner if _is_tensor(owner, place) else None
+
+
+def _is_tensor(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a tensor on a device, by what is known of it or by its use."""
+    kind = place.kind(node)
+    unknown = kind.what == "unknown" and not kind.cls and not _OF_NUMPY.search(place.text(node))
+    return place.on_device(node) or (unknown and used_as_tensor(node, place))
+
+
+_OF_NUMPY = re.compile(r"(?:^|_)(?:np|numpy)(?:_|$)")
+"""Arrays of NumPy, by their names."""
 
 
 def _one(index: cst.BaseSlice, place: Place) -> cst.BaseExpression | None:
