@@ -29,6 +29,8 @@ _VIEWS = frozenset(
 )
 """Methods that change nothing either."""
 _PARTS = ("torch", "torch.fft", "torch.linalg", "torch.nn.functional", "torch.special")
+_OF_SEQUENCES = frozenset({"pack_padded_sequence", "pad_packed_sequence", "pad_sequence"})
+"""Functions of `torch.nn.utils.rnn`."""
 _LOOKING = frozenset({"eval", "exec", "locals", "vars"})
 """What reads names that are not written down."""
 
@@ -43,8 +45,9 @@ class ResultNeverRead(Rule):
     ## What it does
 
     Finds names in hot code that get what torch computes, and get another value, or are left behind, on every
-    path before they are read. Names that begin with an underscore are left alone, and so is what draws random
-    numbers, and code where a function inside reads the name.
+    path before they are read. Of what a module gives, which may have hooks, it is a note. Names that begin
+    with an underscore are left alone, and so is what draws random numbers, and code where a function inside
+    reads the name.
 
     ## Why it costs
 
@@ -80,7 +83,12 @@ class ResultNeverRead(Rule):
         """An assignment of what is computed to names that are lost."""
         if isinstance(node, cst.AugAssign) or node.value is None:
             return None
-        if not place.on_device(node.value) or not _launches(node.value, place):
+        module = _is_of_a_module(node.value, place)
+        if (
+            not module
+            and not (place.on_device(node.value) and _launches(node.value, place))
+            and not _is_of_sequences(node.value, place)
+        ):
             return None
         bound = (
             list(nodes.bound_by(node))
@@ -96,7 +104,8 @@ class ResultNeverRead(Rule):
         after = _behind(place)
         if after is None:
             return None
-        whole = after is not None and place.block == tuple(place.function.body.body)
+        # A module that is called for nothing may be called for its hooks.
+        whole = not module and place.block == tuple(place.function.body.body)
         for name in told:
             fate = _fate(name, after)
             if fate == "read" or (fate == "open" and not whole):
@@ -107,6 +116,7 @@ class ResultNeverRead(Rule):
             f"`{place.short(node.value)}` is computed for `{', '.join(told)}`, which "
             + ("gets another value before anybody reads it" if again else "nobody reads")
             + "; leave it out",
+            certainty="note" if module else "sure",
         )
 
 
@@ -129,6 +139,19 @@ def _launches(value: cst.BaseExpression, place: Place) -> bool:
                 return False
             launched = launched or place.last_name(part) in _COMPUTES | _MAKES
     return launched
+
+
+def _is_of_a_module(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is what a module gives."""
+    return isinstance(value, cst.Call) and place.kind(value.func).what == "module"
+
+
+def _is_of_sequences(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is what torch packs, or unpacks, of sequences."""
+    if not isinstance(value, cst.Call):
+        return False
+    owner, _, last = place.name(value).rpartition(".")
+    return owner == "torch.nn.utils.rnn" and last in _OF_SEQUENCES
 
 
 def _is_pure(call: cst.Call, place: Place) -> bool:
