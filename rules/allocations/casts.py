@@ -101,13 +101,16 @@ class FactoryThenCast(Rule):
             f"`{place.short(factory)}` makes a tensor that `.{place.last_name(node)}(…)` casts at once, with "
             f"a second allocation and a second kernel; pass `dtype=` to `{place.last_name(factory)}`",
             certainty="sure" if made else "note",
-            fix=self._fix(node, factory, dtype, place),
+            fix=self._fix(node, factory, dtype, made, place),
         )
 
-    def _fix(self, node: cst.Call, factory: cst.Call, dtype: str, place: Place) -> Fix | None:
+    def _fix(
+        self, node: cst.Call, factory: cst.Call, dtype: str, made: str, place: Place
+    ) -> Fix | None:
         """The dtype as an argument of the factory."""
         last = place.last_name(factory)
-        if last == "arange" and dtype not in _EXACT:
+        whole = made == "long" and dtype in _EXACT
+        if last == "arange" and not whole and (made or dtype != "float"):
             return None  # rounded once, or twice
         if last in ("full", "full_like", "new_full"):
             return None  # it may refuse the number

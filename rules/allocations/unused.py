@@ -104,17 +104,21 @@ class ResultNeverRead(Rule):
         after = _behind(place)
         if after is None:
             return None
-        # A module that is called for nothing may be called for its hooks.
-        whole = not module and place.block == tuple(place.function.body.body)
-        for name in told:
-            fate = _fate(name, after)
-            if fate == "read" or (fate == "open" and not whole):
-                return None
         again = place.assignments(told[0]) > 1
+        if module and not again:
+            return None  # called for its hooks, perhaps
+        whole = not module and place.block == tuple(place.function.body.body)
+        fates = {_fate(name, after) for name in told}
+        if "read" in fates or ("open" in fates and not whole) or place.scene.tries:
+            return None
         return place.finding(
             node.value,
             f"`{place.short(node.value)}` is computed for `{', '.join(told)}`, which "
-            + ("gets another value before anybody reads it" if again else "nobody reads")
+            + (
+                "gets another value before anybody reads it"
+                if again and "open" not in fates
+                else "nobody reads"
+            )
             + "; leave it out",
             certainty="note" if module else "sure",
         )

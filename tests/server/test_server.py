@@ -605,7 +605,7 @@ def test_all_safe_fixes_are_those_of_the_command(root: Path, resolves: bool) -> 
         "return helper(x)", "for layer in self.layers[:2]:\n            x = layer(x)"
     )
     text = text.replace(
-        "    def setup", "        mask = torch.zeros(3).to(x.device)  # é\n    def setup"
+        "    def setup", "        x.add_(torch.zeros(3).to(x.device))  # é\n    def setup"
     )
     text += "\n    def __init__(self):\n        super().__init__()\n"
     text += "        self.layers = torch.nn.ModuleList()"

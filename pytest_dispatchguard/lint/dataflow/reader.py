@@ -228,7 +228,8 @@ class Reader:
         if known is not None and (known.what != "unknown" or known.cls):
             if not known.sure and name in self.known_tensors:
                 return replace(known, sure=True)
-            return known
+            if name not in self.known_tensors or not _of_a_function(known):
+                return known
         if name in self.known_tensors:
             return replace(TENSOR, optional=known.optional if known else False)
         if known is not None:
@@ -262,6 +263,12 @@ class Reader:
     def emit(self, event: Event, node: cst.CSTNode, name: str = "") -> None:
         """Note a node that rules may ask for, where it stands."""
         self.events.append(Seen(event, node, self.scene, name))
+
+
+def _of_a_function(kind: Kind) -> bool:
+    """Whether nothing is known of a value but the function that gave it, by how that is written."""
+    last = kind.cls.rpartition(".")[2].lstrip("_")
+    return kind.what == "unknown" and last[:1].islower()
 
 
 _NUMBER = re.compile(r"[-+]?\d[\d_.]*(?:e[-+]?\d+)?", re.IGNORECASE)

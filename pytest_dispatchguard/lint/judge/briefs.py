@@ -326,9 +326,7 @@ def _callee(project: Project, things: tuple[Symbol, ...], memo: Briefer) -> Call
     ]
     if not found:
         return None
-    returns = {
-        _value(project, target.partition(":")[0], fact.returns, memo) for target, fact in found
-    }
+    returns = {_returned(project, target, fact, memo) for target, fact in found}
     decorators = [set(_decorators(project, target, fact)) for target, fact in found]
     # If there are several implementations, the one for torch decides where only one answer is possible.
     best = next((t for t in targets if ".torch." in t.partition(":")[0] + "."), targets[0])
@@ -341,6 +339,28 @@ def _callee(project: Project, things: tuple[Symbol, ...], memo: Briefer) -> Call
         on_cpu=all(fact.on_cpu for _, fact in found),
         reads=all(fact.reads for _, fact in found),
     )
+
+
+_MOST_RETURNS = 4
+"""Functions that give what the next one gave, that are followed."""
+
+
+def _returned(
+    project: Project, target: str, fact: FunctionFact, memo: Briefer, depth: int = _MOST_RETURNS
+) -> Value:
+    """What a function returns; where that is what another function of the project returns, what that is."""
+    value = _value(project, target.partition(":")[0], fact.returns, memo)
+    name = value.removeprefix("call:")
+    if name == value or not depth or name.partition(".")[0] not in project.packages:
+        return value
+    things = absolute(project, name)
+    if len(things) != 1 or things[0].kind != "function" or things[0].id not in project.functions:
+        return value
+    behind = {
+        _returned(project, things[0].id, other, memo, depth - 1)
+        for other in project.functions[things[0].id]
+    }
+    return behind.pop() if len(behind) == 1 else "unknown"
 
 
 def _decorators(project: Project, function_id: str, fact: FunctionFact) -> list[str]:
