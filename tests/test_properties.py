@@ -257,7 +257,7 @@ def found(text: str, rules: Catalog) -> list[Finding]:
     return list(outcome.findings)
 
 
-EXAMPLES = int(os.environ.get("DISPATCHGUARD_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("DISPATCHGUARD_EXAMPLES", "20"))
 SEEDS = st.integers(0, 2**32)
 QUICK = settings(
     max_examples=EXAMPLES,

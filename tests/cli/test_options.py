@@ -419,7 +419,11 @@ FORMATS = "text json sarif github gitlab rdjson markdown prompt html".split()
 @pytest.mark.parametrize(
     "words",
     [
-        *(["check", "--format", form] for form in FORMATS),
+        *(["check", "--format", form] for form in FORMATS[:2]),
+        *(
+            pytest.param(["check", "--format", form], marks=pytest.mark.thorough)
+            for form in FORMATS[2:]
+        ),
         ["check", "--statistics"],
         ["check", "--diff"],
         ["check", "--help"],

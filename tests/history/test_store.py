@@ -95,7 +95,7 @@ _ENDS = st.one_of(_FLOATS, st.just(math.inf))
 _INTERVALS = st.none() | st.builds(lambda v, e: Interval(v, -abs(e), abs(e)), _FLOATS, _ENDS)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.builds(

@@ -183,7 +183,7 @@ def read(content: bytes, chunk: int) -> tuple[list[Any], stream.Header]:
 
 
 @given(files(), st.integers(1, 40), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_any_file_is_read_as_json_reads_it(
     file: tuple[str, list[Any]], chunk: int, packed: bool
 ) -> None:
@@ -194,7 +194,7 @@ def test_any_file_is_read_as_json_reads_it(
 
 
 @given(files(), st.integers(1, 40), st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_what_is_cut_off_is_read_as_far_as_it_goes(
     file: tuple[str, list[Any]], chunk: int, data: st.DataObject
 ) -> None:

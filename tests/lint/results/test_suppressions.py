@@ -441,7 +441,7 @@ def tree(text: str) -> str | None:
         return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(programs(), st.lists(st.integers(1, 30), max_size=3))
 def test_taking_out_never_changes_the_code(text: str, lines: list[int]) -> None:
     before = tree(text)
@@ -458,14 +458,14 @@ def test_taking_out_never_changes_the_code(text: str, lines: list[int]) -> None:
             assert after.count(kept) == text.count(kept)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(programs())
 def test_taking_out_comes_to_an_end(text: str) -> None:
     once = mended(text)
     assert mended(once) == once
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="#: \n\r\f[],-DG401dispatchguard:ignore'\"\\()ü", max_size=80))
 def test_any_text_can_be_read(text: str) -> None:
     text = "# dispatchguard: ignore[DG4]\n" + text

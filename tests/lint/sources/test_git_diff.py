@@ -260,7 +260,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(LINES, LINES, st.booleans())
 def test_what_did_not_change_was_there_before(old: list[str], new: list[str], ended: bool) -> None:
     with TemporaryDirectory() as name:
