@@ -45,7 +45,9 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
         (("--overhead-budget", "check", "tests"), 2),  # the mode, and one folder
         pytest.param(("--overhead-budget", "-k", "test_y"), 2, marks=pytest.mark.thorough),
         pytest.param(("--overhead-budget", "check/"), 2, marks=pytest.mark.thorough),
-        pytest.param(("--overhead-budget", "--overhead-history", "tests"), 2, marks=pytest.mark.thorough),
+        pytest.param(
+            ("--overhead-budget", "--overhead-history", "tests"), 2, marks=pytest.mark.thorough
+        ),
         (("--overhead-budget", "tests", "-n", "1"), 2),
     ],
 )
