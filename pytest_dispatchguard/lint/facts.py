@@ -10,7 +10,9 @@ Value = str
 ``call:torch.nn.Linear`` (dotted, aliases resolved), ``ann:Optional[torch.Tensor]`` (an annotation,
 names resolved where possible), ``param`` and ``buffer`` (register_parameter, nn.Parameter;
 register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``list``, ``dict``,
-``function``, ``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
+``function``, ``built`` and ``tensor`` (what factories of torch make, and methods and arithmetic
+of it, on the CPU or on some device),
+``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
 ``item:self.mean`` (what a table written down holds, by the same names),
 ``one`` (beside others: a parameter that is 1 unless somebody asks for another), ``unknown``."""
 

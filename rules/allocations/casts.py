@@ -7,8 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
 from ..syntax import method_call
-from .constants.of_numbers import is_size
-from .data import LIKE, is_constant
+from .data import LIKE
 from .devices import move_target
 
 _CASTS = {
@@ -37,8 +36,8 @@ _CLASSES = {
     **dict.fromkeys(("bfloat16", "double", "float", "half"), "float"),
 }
 """What kind of number a dtype has, where it is no integer."""
-_EXACT = frozenset({"bool", "double", "float", "int", "long", "short", "uint8"})
-"""Dtypes in which a range has the numbers that it is cast to."""
+_EXACT = frozenset({"double", "float", "int", "long", "short", "uint8"})
+"""Dtypes in which a range of whole numbers has those that it is cast to."""
 
 
 class FactoryThenCast(Rule):
@@ -114,10 +113,10 @@ class FactoryThenCast(Rule):
             return None  # rounded once, or twice
         if last in ("full", "full_like", "new_full"):
             return None  # it may refuse the number
-        spelled = place.spelling(f"torch.{dtype}")
-        if not spelled or not factory.args or "#" in place.text(node):
+        spelled, written = place.spelling(f"torch.{dtype}"), place.text(factory)
+        if not spelled or not factory.args or factory.lpar or "\n" in place.text(node):
             return None
-        head = place.text(factory)[:-1].rstrip().removesuffix(",")
+        head = written[:-1].rstrip().removesuffix(",")
         return place.replace(
             node,
             f"{head}, dtype={spelled})",
@@ -148,20 +147,51 @@ def _made_in(factory: cst.Call, dtype: str, place: Place) -> str | None:
     if place.is_torch(factory, *_FILLED):
         return "float"
     if place.is_torch(factory, "arange"):
-        ends = [a.value for a in factory.args if a.keyword is None]
+        ends = [a.value for a in factory.args if a.keyword is None or a.keyword.value in _ENDS]
         if any(isinstance(end, cst.Float) for end in ends):
             return "float"
-        whole = ends and all(isinstance(e, cst.Integer) or is_size(e, place) for e in ends)
         # Hardly anybody counts in floats.
+        whole = ends and all(_is_whole(end, place) for end in ends)
         return "long" if whole or dtype == "long" else ""
     if place.is_torch(factory, "full"):
         value = place.argument(factory, 1, "fill_value")
-        if value is None or not is_constant(value):
-            return ""
-        return "long" if isinstance(value, cst.Integer) else "float"
+        return _of_literal(value) if value is not None else ""
     like = place.name(factory) in LIKE and last in _LIKE_ANOTHER
     source = place.argument(factory, 0, "input") if like else place.receiver(factory)
     if source is None or not (like or (last in _OF_ANOTHER and place.is_tensor(source))):
         return None
     known = place.kind(source).dtype
     return known if known and known != _CLASSES.get(dtype, "int") else ""
+
+
+_ENDS = frozenset({"end", "start", "step"})
+_WHOLE = (cst.Add, cst.FloorDivide, cst.Modulo, cst.Multiply, cst.Subtract)
+
+
+def _is_whole(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is surely an integer: written down, a size, or worked out of such."""
+    if isinstance(node, cst.UnaryOperation):
+        return _is_whole(node.expression, place)
+    if isinstance(node, cst.BinaryOperation):
+        sides = (node.left, node.right)
+        return isinstance(node.operator, _WHOLE) and all(_is_whole(one, place) for one in sides)
+    held = place.value_of(node) if isinstance(node, cst.Name) else None
+    if held is not None and held is not node:
+        return _is_whole(held, place)
+    if isinstance(node, cst.Subscript):
+        return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
+    if isinstance(node, cst.Call):
+        return place.last_name(node) in ("len", "numel", "size")
+    kind = place.kind(node)
+    return isinstance(node, cst.Integer) or (kind.what == "scalar" and kind.dtype == "int")
+
+
+def _of_literal(node: cst.BaseExpression) -> str:
+    """The dtype that a number gives a tensor; empty for what is not written down."""
+    if isinstance(node, cst.UnaryOperation):
+        return _of_literal(node.expression)
+    if isinstance(node, cst.Integer):
+        return "long"
+    if isinstance(node, cst.Name):
+        return "bool" if node.value in ("True", "False") else ""
+    return "float" if isinstance(node, cst.Float) else ""

@@ -23,6 +23,8 @@ def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
         node = node.args[0].value
     if isinstance(node, cst.SimpleString):
         return str(node.evaluated_value).startswith(("cpu", "meta"))
+    if isinstance(node, cst.IfExp) and "is_tensor(" in place.text(node.test):
+        return names_cpu(node.body, place)  # "cpu" is for callers who have no tensor
     if isinstance(node, cst.IfExp) and "cuda" not in place.text(node):
         # "cpu" if gloo else …: the CPU by choice, not because there is no device.
         return names_cpu(node.body, place) or names_cpu(node.orelse, place)

@@ -97,9 +97,7 @@ class ResultNeverRead(Rule):
         )
         names = {one.value for one in bound if isinstance(one, cst.Name)}
         told = sorted(name for name in names if not name.startswith("_"))
-        if len(names) < len(bound) or not told or place.function.body is None:
-            return None
-        if _is_looked_at(frozenset(told), place):
+        if len(names) < len(bound) or not told or _is_looked_at(names, place):
             return None
         after = _behind(place)
         if after is None:
@@ -108,7 +106,7 @@ class ResultNeverRead(Rule):
         if module and not again:
             return None  # called for its hooks, perhaps
         whole = not module and place.block == tuple(place.function.body.body)
-        fates = {_fate(name, after) for name in told}
+        fates = {_fate(name, after) for name in names - {"_"}}
         if "read" in fates or ("open" in fates and not whole) or place.scene.tries:
             return None
         return place.finding(
@@ -125,7 +123,9 @@ class ResultNeverRead(Rule):
 
 
 def _behind(place: Place) -> Sequence[cst.CSTNode] | None:
-    """The statements that follow in the block."""
+    """The statements that follow in the block; None where others follow on the same line."""
+    if isinstance(place.statement, cst.SimpleStatementLine) and len(place.statement.body) > 1:
+        return None
     for i, statement in enumerate(place.block):
         if statement is place.statement:
             return place.block[i + 1 :]
@@ -161,6 +161,8 @@ def _is_of_sequences(value: cst.BaseExpression, place: Place) -> bool:
 def _is_pure(call: cst.Call, place: Place) -> bool:
     if any(a.keyword is not None and a.keyword.value in ("out", "inplace") for a in call.args):
         return False
+    if place.last_name(call) == "relu" and len(call.args) > 1:
+        return False  # perhaps in place
     torch, _, last = place.name(call).rpartition(".")
     known = _COMPUTES | _MAKES | _VIEWS
     if torch in _PARTS:
@@ -171,7 +173,7 @@ def _is_pure(call: cst.Call, place: Place) -> bool:
     return place.last_name(call) in known and place.is_tensor(receiver)
 
 
-def _is_looked_at(names: frozenset[str], place: Place) -> bool:
+def _is_looked_at(names: set[str], place: Place) -> bool:
     """Whether something else than the statements of the function may read its names, or know when."""
     for part in nodes.walk(place.function.body):
         if isinstance(part, cst.FunctionDef | cst.Lambda | cst.ClassDef) and any(
@@ -207,10 +209,7 @@ def _fate_in(name: str, statement: cst.CSTNode) -> _Fate:
         return "open"
     if isinstance(statement, cst.If):
         return _fate_in_branches(name, statement)
-    if isinstance(statement, cst.With) and isinstance(statement.body, cst.IndentedBlock):
-        if any(_mentions(name, item) for item in statement.items):
-            return "read"
-        return _fate(name, statement.body.body)
+    # Of a loop or a context nobody knows how far it comes.
     return "read" if _mentions(name, statement) else "open"
 
 

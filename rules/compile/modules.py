@@ -179,16 +179,11 @@ class ModuleBuiltPerCall(Rule):
         """A transform of sound or of pictures; what takes what only the call knows has to be a function."""
         if not is_only_called(_placed(node, place), place):
             return None
-        same = not any(
-            place.assignments(name.value)
-            for arg in node.args
-            for name in nodes.names_in(arg.value)
-            if name.value != place.self_name
-        )
+        same = all(_is_lasting(arg.value, place) for arg in node.args)
         return place.finding(
             node,
             f"`{place.short(node)}` builds a transform on every call only to call it; "
-            + ("build it once, and keep it" if same else "its function does the same without"),
+            + ("build it once, and keep it" if same else "keep one for each set of arguments"),
             certainty="sure" if same else "note",
         )
 
@@ -289,3 +284,21 @@ def _placed(node: cst.Call, place: Place) -> cst.Call:
 
 
 _PLACING = frozenset({"cpu", "cuda", "double", "eval", "float", "half", "to"})
+
+
+def _is_lasting(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an argument of a transform is the same in every call: literals, settings, other transforms."""
+    bound = {
+        place.dotted(target)
+        for part in nodes.walk(place.function.body)
+        for target in nodes.bound_by(part)
+    }
+    for part in nodes.walk(node):
+        if isinstance(part, cst.Call) and place.last_name(part) not in _TRANSFORMS:
+            return False
+        if isinstance(part, cst.Attribute | cst.Name) and place.dotted(part) in bound:
+            return False
+        local = isinstance(part, cst.Name) and part.value != place.self_name
+        if local and place.assignments(part.value):
+            return False
+    return True

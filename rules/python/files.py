@@ -68,11 +68,12 @@ class FileReadPerCall(Rule):
             or self._is_kept(node, place)
         ):
             return None
-        path = _path(node.args[0].value, place)
+        path = _path(node, place)
+        if path is None or not _is_plain(path, place) or _is_cached(place):
+            return None
         names = {name.value for name in nodes.names_in(path)} - {place.self_name}
         local = {name for name in names if place.assignments(name)}
-        taken = any(isinstance(part, cst.Subscript) for part in nodes.walk(path))
-        if local and (taken or not local <= _parameters(place)):
+        if not local <= _parameters(place):
             return None
         return place.finding(
             node,
@@ -86,28 +87,71 @@ class FileReadPerCall(Rule):
         """Whether what is read is kept for the next call."""
         parent: cst.CSTNode | None = place.parent(node)
         while parent is not None and not isinstance(parent, cst.Assign | cst.AnnAssign):
+            if isinstance(parent, cst.Call) and place.last_name(parent) in _KEEPING:
+                return True
             parent = place.parent(parent)
         if isinstance(parent, cst.Assign):
             return any(not isinstance(t.target, cst.Name | cst.Tuple) for t in parent.targets)
         return isinstance(parent, cst.AnnAssign) and not isinstance(parent.target, cst.Name)
 
 
-def _path(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
-    """The path of what is read: of `f`, in ``with open(path) as f``, what is opened."""
-    if not isinstance(node, cst.Name):
-        return node
-    for block in place.withs:
-        for item in block.items:
-            alias = item.asname.name if item.asname is not None else None
-            opened = item.item
-            if (
-                isinstance(alias, cst.Name)
-                and alias.value == node.value
-                and isinstance(opened, cst.Call)
-            ):
-                return opened.args[0].value if opened.args else opened.func
-    held = place.value_of(node)
-    return held if held is not None else node
+_KEEPING = frozenset("append register_buffer register_parameter setattr setdefault update".split())
+"""Calls that keep what they are given."""
+_OF_STREAMS = frozenset({"json", "pickle", "yaml"})
+"""Packages that read what was opened."""
+
+
+def _path(node: cst.Call, place: Place) -> cst.BaseExpression | None:
+    """The path of what is read: of `f`, in ``with open(path) as f``, what is opened. None for a stream that
+    was opened elsewhere."""
+    given = node.args[0].value
+    if isinstance(given, cst.Name):
+        for block in place.withs:
+            for item in block.items:
+                alias = item.asname.name if item.asname is not None else None
+                if isinstance(alias, cst.Name) and alias.value == given.value:
+                    return _opened(item.item, place)
+    if place.name(node).partition(".")[0] in _OF_STREAMS:
+        return _opened(given, place)
+    held = place.value_of(given) if isinstance(given, cst.Name) else None
+    return held if held is not None else given
+
+
+def _opened(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
+    """The path that is opened, by the function or by the method of that name."""
+    if not isinstance(node, cst.Call) or place.last_name(node) != "open":
+        return None
+    owner = place.receiver(node)
+    if owner is not None and place.name(node) != "gzip.open":
+        return owner
+    return node.args[0].value if node.args else None
+
+
+_JOINING = frozenset({"Path", "join", "str"})
+
+
+def _is_plain(path: cst.BaseExpression, place: Place) -> bool:
+    """Whether a path is written down, or put together of names and attributes that the function leaves as
+    they are."""
+    bound = {
+        place.dotted(target)
+        for part in nodes.walk(place.function.body)
+        for target in nodes.changed_by(part)
+        if isinstance(target, cst.Attribute)
+    }
+    for part in nodes.walk(path):
+        if isinstance(part, cst.Subscript | cst.NamedExpr | cst.Await | cst.Lambda):
+            return False
+        if isinstance(part, cst.Call) and place.last_name(part) not in _JOINING:
+            return False
+        if isinstance(part, cst.Attribute) and place.dotted(part) in bound:
+            return False
+    return True
+
+
+def _is_cached(place: Place) -> bool:
+    """Whether a decorator keeps what the function gives."""
+    return any("cache" in place.text(one.decorator) for one in place.function.decorators)
 
 
 def _parameters(place: Place) -> set[str]:

@@ -174,7 +174,7 @@ def _tensor_fields(project: Project, class_id: str, memo: Briefer) -> dict[str, 
 def holds_tensors(values: Sequence[Value]) -> bool:
     """Whether an assigned value may be a tensor: an annotation, a registration or a call of torch says so."""
     return any(
-        value in ("param", "buffer")
+        value in ("param", "buffer", "built", "tensor")
         or value.startswith("call:torch.")
         or (value.startswith("ann:") and "Tensor" in value)
         for value in values

@@ -46,6 +46,8 @@ def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
     simple: dict[str, Kind] = {
         "param": TENSOR,
         "buffer": TENSOR,
+        "tensor": TENSOR,
+        "built": replace(TENSOR, roaming=True),
         "int": Kind("scalar", dtype="int"),
         "float": Kind("scalar", dtype="float"),
         "bool": Kind("scalar", dtype="bool"),

@@ -296,7 +296,7 @@ def ask_comprehended(walk: Walk, generator: Node, last: str) -> None:
 def may_be_tensor_attribute(attributes: dict[str, list[Value]], name: str, token: str) -> bool:
     """Whether an attribute of self may be a tensor (or, where it is sliced, a list of modules)."""
     for value in attributes.get(name, ()):
-        if value in ("param", "buffer"):
+        if value in ("param", "buffer", "built", "tensor"):
             return True
         if value.startswith("ann:") and "Tensor" in value:
             return True

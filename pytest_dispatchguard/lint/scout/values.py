@@ -121,6 +121,59 @@ def _call_value(
     return f"call:{full}"
 
 
+_FACTORIES = frozenset(
+    """arange as_tensor asarray empty eye from_numpy full hamming_window hann_window linspace logspace ones
+    rand randint randn randperm tensor tril_indices triu_indices zeros BoolTensor DoubleTensor FloatTensor
+    HalfTensor IntTensor LongTensor Tensor""".split()
+)
+"""Functions of torch that make tensors on the CPU, unless they are told a device."""
+_KEEPING = frozenset(
+    """abs bfloat16 bool clamp clone contiguous cos cumprod cumsum detach double exp expand flatten flip float
+    half int log long mean mul neg permute pow reciprocal repeat requires_grad_ reshape round rsqrt short sin
+    sqrt square squeeze sum t tanh transpose tril triu unsqueeze view""".split()
+)
+"""Methods whose result is where their tensor is."""
+_MOVING = frozenset({"cuda", "to", "type_as"})
+_DTYPE = re.compile(
+    r"(?:dtype=)?torch\.(?:b?float\d*|bfloat16|bool|double|half|u?int\d*|long|short|complex\d+)"
+)
+_CPU = re.compile(r"""device=(?:torch\.device\()?["']cpu["']\)?""")
+BUILT, PLACED = "built", "tensor"
+
+
+def _tensor_word(source: bytes, node: Node, imports: Mapping[str, str]) -> Value:
+    """The word for what factories of torch make, and methods, indices and arithmetic make of that: `built` on
+    the CPU, or a `tensor` on some device; empty for anything else."""
+    kind = node.type
+    if kind in ("parenthesized_expression", "unary_operator", "subscript"):
+        inner = node.named_children[0] if node.named_child_count else None
+        return _tensor_word(source, inner, imports) if inner is not None else ""
+    if kind == "binary_operator":
+        sides = {
+            _tensor_word(source, side, imports)
+            for side in node.named_children
+            if side.type != "comment"
+        }
+        return PLACED if PLACED in sides else BUILT if BUILT in sides else ""
+    if kind != "call":
+        return ""
+    callee, arguments = node.named_children[0], node.named_children[-1]
+    given = [text(source, argument) for argument in arguments.named_children]
+    package, _, last = resolved(dotted(source, callee), imports).rpartition(".")
+    if package == "torch":
+        told = [one for one in given if one.startswith("device=")]
+        made = BUILT if all(map(_CPU.match, told)) else PLACED
+        return made if last in _FACTORIES else ""
+    if callee.type != "attribute" or callee.named_children[0].type in ("identifier", "attribute"):
+        return ""
+    owner = _tensor_word(source, callee.named_children[0], imports)
+    method = text(source, callee.named_children[-1])
+    if method in _MOVING and owner:
+        stays = method == "to" and given and all(map(_DTYPE.fullmatch, given))
+        return owner if stays else PLACED
+    return owner if method in _KEEPING else ""
+
+
 _MOST_ENTRIES = 16
 
 
@@ -164,7 +217,8 @@ def values(
         name = dotted(source, given[0]) if found == "call:functools.partial" and given else ""
         if name and name.partition(".")[0] not in local - {"self"}:
             return ["function", f"item:{resolved(name, imports)}"]
-        return [found]
+        word = _tensor_word(source, node, imports)
+        return [word if word and (found == "unknown" or word == PLACED) else found]
     if kind == "subscript" and node.named_children[0].type == "dictionary":
         return ["unknown", *_entries(source, node.named_children[0], imports, local)]
     if kind in ("identifier", "attribute"):
@@ -186,9 +240,10 @@ def values(
         return [word for part in operands for word in values(source, part, imports, local)]
     if kind == "unary_operator" and node.named_child_count:
         inner = values(source, node.named_children[-1], imports, local)
-        return inner if inner[0] in ("int", "float") else ["unknown"]
+        if inner[0] in ("int", "float"):
+            return inner
     if kind == "comparison_operator":
         words = {c.type for c in node.children}
         if words & {"is", "is not", "in", "not in"}:
             return ["bool"]
-    return ["unknown"]
+    return [_tensor_word(source, node, imports) or "unknown"]

@@ -552,4 +552,5 @@ class ConstantMovedPerCall(Rule):
 
     def _on_cpu(self, value: str) -> bool:
         head, _, name = value.partition(":")
-        return head == "call" and (name in FACTORIES | COPIED or name == "torch.tensor")
+        made = head == "call" and (name in FACTORIES | COPIED or name == "torch.tensor")
+        return made or value == "built"

@@ -118,6 +118,32 @@ def test_classes_know_what_their_methods_assign() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("torch.arange(4).float()", "built"),
+        ("torch.arange(4, device='cpu').float()", "built"),
+        ("torch.ones(4).to(torch.float16)[None]", "built"),
+        ("(1.0 - torch.linspace(0, 1, n)) * 2", "built"),
+        ("-torch.from_numpy(n).cumsum(0)", "built"),
+        ("torch.arange(4, device=device)", "tensor"),
+        ("torch.ones(4).to(device).float()", "tensor"),
+        ("torch.ones(4).cuda() + 1", "tensor"),
+        ("torch.ones(4).to(device=device, dtype=torch.half)", "tensor"),
+        ("torch.arange(4)", "call:torch.arange"),
+        ("torch.ones(4).max(0)", "unknown"),
+        ("torch.ones(4).tolist()", "unknown"),
+        ("n.float()", "unknown"),
+        ("1 - n", "unknown"),
+        ("-1", "int"),
+    ],
+)
+def test_tensors_that_a_class_makes(value: str, word: str) -> None:
+    text = f"import torch\nclass A:\n    def __init__(self, n, device):\n        self.x = {value}\n"
+    [fact] = facts_of(text).classes
+    assert fact.attrs == {"x": [word]}
+
+
 def test_module_level_names() -> None:
     text = "import torch\nA = 3\nB = torch.zeros(2)\nrelu = torch.nn.functional.relu\nC: 'Tensor' = None\n"
     assert facts_of(text).assigns == {
