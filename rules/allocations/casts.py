@@ -98,7 +98,8 @@ class FactoryThenCast(Rule):
         return place.finding(
             node,
             f"`{place.short(factory)}` makes a tensor that `.{place.last_name(node)}(…)` casts at once, with "
-            f"a second allocation and a second kernel; pass `dtype=` to `{place.last_name(factory)}`",
+            f"a second allocation and a second kernel{'' if made else ' unless it has that dtype already'}; "
+            f"pass `dtype=` to `{place.last_name(factory)}`",
             certainty="sure" if made else "note",
             fix=self._fix(node, factory, dtype, made, place),
         )
@@ -155,7 +156,7 @@ def _made_in(factory: cst.Call, dtype: str, place: Place) -> str | None:
         return "long" if whole or dtype == "long" else ""
     if place.is_torch(factory, "full"):
         value = place.argument(factory, 1, "fill_value")
-        return _of_literal(value) if value is not None else ""
+        return "long" if value is None or dtype == "long" else _of_literal(value)
     like = place.name(factory) in LIKE and last in _LIKE_ANOTHER
     source = place.argument(factory, 0, "input") if like else place.receiver(factory)
     if source is None or not (like or (last in _OF_ANOTHER and place.is_tensor(source))):
@@ -181,7 +182,9 @@ def _is_whole(node: cst.BaseExpression, place: Place) -> bool:
     if isinstance(node, cst.Subscript):
         return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
     if isinstance(node, cst.Call):
-        return place.last_name(node) in ("len", "numel", "size")
+        owner = place.receiver(node)
+        asked = owner is not None and place.last_name(node) in ("numel", "size")
+        return place.name(node) == "len" or (asked and owner is not None and place.is_tensor(owner))
     kind = place.kind(node)
     return isinstance(node, cst.Integer) or (kind.what == "scalar" and kind.dtype == "int")
 

@@ -44,10 +44,9 @@ class ResultNeverRead(Rule):
 
     ## What it does
 
-    Finds names in hot code that get what torch computes, and get another value, or are left behind, on every
-    path before they are read. Of what a module gives, which may have hooks, it is a note. Names that begin
-    with an underscore are left alone, and so is what draws random numbers, and code where a function inside
-    reads the name.
+    Finds assignments in hot code of what torch computes, after which, on every path, the name gets another
+    value or the function ends before anybody reads it. Names that begin with an underscore are left alone,
+    and so is what draws random numbers, and code where a function inside reads the name.
 
     ## Why it costs
 
@@ -75,59 +74,54 @@ class ResultNeverRead(Rule):
     name = "result-never-read"
     also_compiled = False
     origin = "fairseq2#shaw-attention"
-    looks_for = Assignment(having=Call(*_COMPUTES, *_MAKES, place="torch"))
+    looks_for = Assignment(having=Call(*_COMPUTES, *_MAKES, *_OF_SEQUENCES, place="torch"))
 
     def judge(
         self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
     ) -> Finding | None:
         """An assignment of what is computed to names that are lost."""
-        if isinstance(node, cst.AugAssign) or node.value is None:
+        if isinstance(node, cst.AugAssign) or node.value is None or place.scene.tries:
             return None
-        module = _is_of_a_module(node.value, place)
-        if (
-            not module
-            and not (place.on_device(node.value) and _launches(node.value, place))
-            and not _is_of_sequences(node.value, place)
-        ):
+        computed = place.on_device(node.value) and _launches(node.value, place)
+        after = _behind(place)
+        if after is None or not (computed or _is_of_sequences(node.value, place)):
             return None
         bound = (
             list(nodes.bound_by(node))
             if isinstance(node, cst.AnnAssign)
             else [one for target in node.targets for one in nodes.bound_by(target)]
         )
-        names = {one.value for one in bound if isinstance(one, cst.Name)}
-        told = sorted(name for name in names if not name.startswith("_"))
-        if len(names) < len(bound) or not told or _is_looked_at(names, place):
+        names = [one.value for one in bound if isinstance(one, cst.Name)]
+        told = [name for name in names if not name.startswith("_")]
+        if len(names) < len(bound) or not told or _is_looked_at(set(names), place):
             return None
-        after = _behind(place)
-        if after is None:
+        fates = {_fate(name, after) for name in names if name != "_"}
+        at_the_end = place.block == tuple(place.function.body.body)
+        if "read" in fates or ("open" in fates and not at_the_end):
             return None
-        again = place.assignments(told[0]) > 1
-        if module and not again:
-            return None  # called for its hooks, perhaps
-        whole = not module and place.block == tuple(place.function.body.body)
-        fates = {_fate(name, after) for name in names - {"_"}}
-        if "read" in fates or ("open" in fates and not whole) or place.scene.tries:
-            return None
+        again = all(place.assignments(name) > 1 for name in told) and "open" not in fates
+        shown = " and ".join(f"`{name}`" for name in told)
+        if len(told) > 1:
+            lost = "and nobody reads them"
+        else:
+            lost = (
+                "which gets another value before anybody reads it"
+                if again
+                else "which nobody reads"
+            )
         return place.finding(
             node.value,
-            f"`{place.short(node.value)}` is computed for `{', '.join(told)}`, which "
-            + (
-                "gets another value before anybody reads it"
-                if again and "open" not in fates
-                else "nobody reads"
-            )
-            + "; leave it out",
-            certainty="note" if module else "sure",
+            f"`{place.short(node.value)}` is computed for {shown}, {lost}; leave it out",
         )
 
 
 def _behind(place: Place) -> Sequence[cst.CSTNode] | None:
-    """The statements that follow in the block; None where others follow on the same line."""
-    if isinstance(place.statement, cst.SimpleStatementLine) and len(place.statement.body) > 1:
+    """The statements that follow in the block; None where others may follow on the same line."""
+    line = place.statement
+    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
         return None
     for i, statement in enumerate(place.block):
-        if statement is place.statement:
+        if statement is line:
             return place.block[i + 1 :]
     return None
 
@@ -143,11 +137,6 @@ def _launches(value: cst.BaseExpression, place: Place) -> bool:
                 return False
             launched = launched or place.last_name(part) in _COMPUTES | _MAKES
     return launched
-
-
-def _is_of_a_module(value: cst.BaseExpression, place: Place) -> bool:
-    """Whether a value is what a module gives."""
-    return isinstance(value, cst.Call) and place.kind(value.func).what == "module"
 
 
 def _is_of_sequences(value: cst.BaseExpression, place: Place) -> bool:
@@ -229,12 +218,10 @@ def _fate_in_branches(name: str, statement: cst.If) -> _Fate:
 
 
 def _fate_in_line(name: str, statement: cst.CSTNode) -> _Fate:
-    if isinstance(statement, cst.Break | cst.Continue | cst.Del | cst.AugAssign):
-        return (
-            "read"
-            if _mentions(name, statement) or not isinstance(statement, cst.Del | cst.AugAssign)
-            else "open"
-        )
+    if isinstance(statement, cst.Break | cst.Continue):
+        return "read"  # elsewhere, perhaps
+    if isinstance(statement, cst.Del | cst.AugAssign):
+        return "read" if _mentions(name, statement) else "open"
     bound = [one for part in _targets(statement) for one in nodes.bound_by(part)]
     plain = sum(isinstance(one, cst.Name) and one.value == name for one in bound)
     mentions = sum(one.value == name for one in nodes.names_in(statement))

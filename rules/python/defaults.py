@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..allocations.data import FACTORIES, LIKE
+from ..syntax import is_word
 
 _MAKES = FACTORIES | LIKE | {"torch.as_tensor", "torch.cat", "torch.stack", "torch.tensor"}
 _NEW = frozenset({"new_full", "new_ones", "new_tensor", "new_zeros"})
@@ -15,6 +18,10 @@ _COMPUTES = frozenset(
     "softmax sqrt std sum to tolist".split()
 )
 """Methods of tensors that launch something, or wait."""
+
+
+_NO_TABLE = re.compile(r"client|http|queue|requests|session", re.IGNORECASE)
+"""What has methods of these names that look nothing up, by its name."""
 
 
 class DefaultComputed(Rule):
@@ -65,7 +72,13 @@ class DefaultComputed(Rule):
             known = place.name(node) == "getattr" and len(node.args) == 3
         else:
             receiver = place.receiver(node)
-            known = receiver is not None and len(node.args) == 2 and not place.is_tensor(receiver)
+            known = (
+                receiver is not None
+                and len(node.args) == 2
+                and not place.is_tensor(receiver)
+                and not _NO_TABLE.search(place.text(receiver))
+                and not is_word(node.args[0].value, "True", "False")
+            )
         if not known:
             return None
         default = node.args[-1].value

@@ -21,13 +21,13 @@ class FileReadPerCall(Rule):
     ## What it does
 
     Finds `torch.load`, `numpy.load`, `scipy.io.loadmat`, `json.load`, `pandas.read_csv` and the like in what
-    runs per call, where the path is written down, a constant, a setting of the instance, or (as a note) a
-    parameter. Left alone are datasets, and what keeps the result.
+    runs per call, where the path is written down, a constant or a setting of the instance. It is a note where
+    the path is a parameter, and under a condition. Left alone are datasets, and what keeps the result.
 
     ## Why it costs
 
-    Opening, reading and decoding a file takes from a tenth of a millisecond on, and what comes of it is on
-    the CPU.
+    Opening, reading and decoding even a small file takes tens to hundreds of microseconds, and tensors and
+    arrays that are read have to be copied to the device.
 
     ## Example
 
@@ -79,7 +79,7 @@ class FileReadPerCall(Rule):
             node,
             f"`{place.short(node)}` opens and decodes a file on every call; read it once, and keep what it "
             "gave",
-            certainty="note" if local or not place.self_name else "sure",
+            certainty="note" if local or place.conditions or not place.self_name else "sure",
         )
 
     @staticmethod

@@ -90,11 +90,18 @@ def _of_settings(node: cst.BaseComp, place: Place) -> bool:
     bound = set().union(
         *(target_names(part) for part in nodes.walk(node) if isinstance(part, cst.BaseComp))
     )
+    changed = {
+        place.dotted(target)
+        for part in nodes.walk(place.function.body)
+        for target in nodes.changed_by(part)
+    } | {f"{place.self_name}.training"}
     used = False
     for part in nodes.walk(node):
         if isinstance(part, cst.Lambda | cst.Await | cst.Yield | cst.NamedExpr):
             return False
         if isinstance(part, cst.Call) and not _is_pure(part, bound, place):
+            return False
+        if isinstance(part, cst.Attribute) and place.dotted(part) in changed:
             return False
         if isinstance(part, cst.Attribute):
             called = id(place.parent(part)) in inside and isinstance(place.parent(part), cst.Call)

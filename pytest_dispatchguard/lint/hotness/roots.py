@@ -209,15 +209,33 @@ def _runs_its_model(project: Project, function_id: str, fact: FunctionFact) -> b
     )
 
 
+_OF_A_TRAINING = frozenset({"callback", "engine", "epoch", "logger", "runner", "step", "trainer"})
+"""Parameters of what a training calls now and then."""
+
+
+def _wraps_its_model(project: Project, function_id: str, fact: FunctionFact) -> bool:
+    """Whether a `__call__` is given something and calls the model that its object holds with it: a wrapper of
+    a model, and no callback of a training, which also puts the model into another mode."""
+    return (
+        function_id.endswith(".__call__")
+        and bool(model_calls(fact))
+        and len(fact.params) > 1
+        and _OF_A_TRAINING.isdisjoint(fact.params)
+        and not any(call.name.endswith((".eval", ".train")) for call in fact.calls)
+        and not (fact.training_loop or fact.feeds_model or in_tests(project, function_id))
+        and _uses_torch(project, function_id)
+    )
+
+
 def _named_forward(project: Project, function_id: str, fact: FunctionFact) -> bool:
     """Whether a function is named like what runs in place of a module's `forward`, and is no loop that trains
     or feeds a model. What a class calls plainly `forward` or `backward` is one of a module, or anything, but
-    for a `forward` and a `__call__` that call the model that the class holds."""
+    for a `forward` that calls the model that the class holds."""
     last = fact.name.rpartition(".")[2]
     if fact.training_loop or fact.feeds_model or in_tests(project, function_id):
         return False
-    if last in ("__call__", "forward", "backward") and class_of(project, function_id):
-        return last != "backward" and bool(model_calls(fact)) and _uses_torch(project, function_id)
+    if last in ("forward", "backward") and class_of(project, function_id):
+        return last == "forward" and bool(model_calls(fact)) and _uses_torch(project, function_id)
     given = fact.takes_tensors or len(_GIVEN_TO_MODELS & set(fact.params)) > 1
     return given and FORWARDS.fullmatch(last) is not None
 
@@ -266,6 +284,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                 yield Root(function_id, "a loop that feeds a model", "step", True, True)
             elif _named_forward(project, function_id, fact):
                 yield Root(function_id, "a forward, by its name")
+            elif _wraps_its_model(project, function_id, fact):
+                yield Root(function_id, "calls the model that it holds")
             elif _runs_its_model(project, function_id, fact):
                 only_loops = all(_forward_loops(fact))
                 yield Root(function_id, "calls the forward of its model", "step", only_loops)

@@ -95,9 +95,8 @@ class ConstantTensorBuiltPerCall(Rule):
     (`torch.tensor(self.config.sizes)`); what factories compute on the device of constants, or of settings of
     the module (`torch.arange(self.bins, device=x.device)`); what two operations or more compute of sizes
     alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), a triangle
-    (`torch.ones(n, n, device=x.device).tril()`) or a unit matrix (`torch.eye(n, device=x.device)`); what is
-    returned as is (the caller may modify it); and a
-    workspace of one size for a kernel (`tmp = torch.empty(1024, device=…)`).
+    (`torch.ones(n, n, device=x.device).tril()`) or an identity matrix (`torch.eye(n, device=x.device)`);
+    what is returned as is (the caller may modify it); and a workspace of one size for a kernel (`tmp = torch.empty(1024, device=…)`).
 
     ## Why it costs
 
@@ -382,7 +381,9 @@ def _of_a_schedule(receiver: cst.BaseExpression, place: Place) -> bool:
 
 def _default_of(receiver: cst.BaseExpression, place: Place) -> cst.Call | None:
     """The tensor on the CPU that a parameter is where callers give nothing else."""
-    if not isinstance(receiver, cst.Name):
+    if not isinstance(receiver, cst.Name) or place.scene.deferred:
+        return None
+    if place.assignments(receiver.value) > 1:
         return None
     given = place.function.params
     for param in (*given.posonly_params, *given.params, *given.kwonly_params):
@@ -468,7 +469,7 @@ class ConstantMovedPerCall(Rule):
             return None
         elsewhere = self._of_others(node, receiver, row, place)
         if elsewhere:
-            return place.finding(node, f"`{elsewhere}", certainty="note")
+            return place.finding(node, elsewhere, certainty="note")
         owner, _, last = place.dotted(receiver).rpartition(".")
         if owner and owner == place.self_name:
             known = place.attribute_values(last)
@@ -508,19 +509,19 @@ class ConstantMovedPerCall(Rule):
         """What is said of a tensor that neither the class nor the module keeps; empty where it is no such."""
         if not row and self._of_a_plain_object(receiver, place):
             return (
-                f"{place.text(node)}` moves an attribute of a plain object on every call: if it is "
+                f"`{place.text(node)}` moves an attribute of a plain object on every call: if it is "
                 "on the CPU, each call copies it, and the host waits. Keep one copy per device"
             )
         default = None if row else _default_of(receiver, place)
         if default is not None:
             return (
-                f"{place.text(receiver)}` is `{place.short(default)}` where callers give none, a tensor on "
+                f"`{place.text(receiver)}` is `{place.short(default)}` where callers give none, a tensor on "
                 f"the CPU: `{place.text(node)}` then copies it on every call, and the host waits for the "
                 "copy. Keep one copy per device"
             )
         if _of_a_schedule(receiver, place):
             return (
-                f"{place.text(node)}` moves a table of the schedule on every call: schedulers of diffusers "
+                f"`{place.text(node)}` moves a table of the schedule on every call: schedulers of diffusers "
                 "keep their tables on the CPU, so each call copies it, and the host waits. Keep one copy per "
                 "device"
             )

@@ -249,12 +249,12 @@ class ReadsInARow(ReadRule):
         if here is None or here.call is not read.call:
             return None
         if read.call is not row[0].call:
-            read = replace(read, certainty=weaker(read.certainty, "note"))
+            before = row[[r.call for r in row].index(read.call) - 1]
             return found(
                 place,
-                read,
+                replace(read, certainty=weaker(read.certainty, "note")),
                 f"`{place.short(read.call)}` makes the host wait once more, right after "
-                f"`{place.short(row[0].call, 32)}`; one wait would do for both.",
+                f"`{place.short(before.call, 32)}`; one wait would do for both.",
             )
         names = ", ".join(place.short(r.tensor, 24) for r in row[:4]) + (
             ", …" if len(row) > 4 else ""
