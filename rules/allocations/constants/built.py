@@ -96,7 +96,8 @@ class ConstantTensorBuiltPerCall(Rule):
     the module (`torch.arange(self.bins, device=x.device)`); what two operations or more compute of sizes
     alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), a triangle
     (`torch.ones(n, n, device=x.device).tril()`) or an identity matrix (`torch.eye(n, device=x.device)`);
-    what is returned as is (the caller may modify it); and a workspace of one size for a kernel (`tmp = torch.empty(1024, device=…)`).
+    what is returned as is (the caller may modify it); and a workspace of one size for a kernel
+    (`tmp = torch.empty(1024, device=…)`).
 
     ## Why it costs
 
