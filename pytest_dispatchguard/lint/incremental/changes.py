@@ -156,6 +156,10 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
             offers = True
         if model_calls(was) != model_calls(is_):
             return None
+        if was.name.endswith(".__call__") and model_calls(is_):
+            same = was.params == is_.params and _leading(was) == _leading(is_)
+            if not same:
+                return None  # it may have become a callback, or a wrapper of its model
         if was.name.startswith("main") and in_main and _leading(was) != _leading(is_):
             return None  # a loop may have begun to call what is defined in `main`
         if was.name in walked:

@@ -123,6 +123,17 @@ class S:
     def handle(self, x):
         return self.model{}(x)
 """
+WRAPPER = """
+class W:
+    def __call__(self, x, {}):
+        return self.model(x)
+"""
+CALLBACK = """
+class C:
+    def __call__(self, x):
+        self.model{}()
+        return self.model(x)
+"""
 ENVIRONMENT = """
 class E:
     def reset(self):
@@ -144,6 +155,8 @@ def main():
     [
         (SERVER, ".other", ".forward"),
         (SERVER, "", ".forward"),
+        (WRAPPER, "t", "trainer"),
+        (CALLBACK, ".cpu", ".eval"),
         (ENVIRONMENT, "x, action=None", "action, x=None"),
         (MAIN, "f", "g"),
     ],
