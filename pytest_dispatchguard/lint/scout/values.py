@@ -141,16 +141,23 @@ _CPU = re.compile(r"""device=(?:torch\.device\()?["']cpu["']\)?""")
 BUILT, PLACED = "built", "tensor"
 
 
-def _tensor_word(source: bytes, node: Node, imports: Mapping[str, str]) -> Value:
+_DEEPEST = 12
+
+
+def _tensor_word(
+    source: bytes, node: Node, imports: Mapping[str, str], depth: int = _DEEPEST
+) -> Value:
     """The word for what factories of torch make, and methods, indices and arithmetic make of that: `built` on
     the CPU, or a `tensor` on some device; empty for anything else."""
     kind = node.type
+    if not depth:
+        return ""
     if kind in ("parenthesized_expression", "unary_operator", "subscript"):
         inner = node.named_children[0] if node.named_child_count else None
-        return _tensor_word(source, inner, imports) if inner is not None else ""
+        return _tensor_word(source, inner, imports, depth - 1) if inner is not None else ""
     if kind == "binary_operator":
         sides = {
-            _tensor_word(source, side, imports)
+            _tensor_word(source, side, imports, depth - 1)
             for side in node.named_children
             if side.type != "comment"
         }
@@ -166,7 +173,7 @@ def _tensor_word(source: bytes, node: Node, imports: Mapping[str, str]) -> Value
         return made if last in _FACTORIES else ""
     if callee.type != "attribute" or callee.named_children[0].type in ("identifier", "attribute"):
         return ""
-    owner = _tensor_word(source, callee.named_children[0], imports)
+    owner = _tensor_word(source, callee.named_children[0], imports, depth - 1)
     method = text(source, callee.named_children[-1])
     if method in _MOVING and owner:
         stays = method == "to" and given and all(map(_DTYPE.fullmatch, given))
