@@ -323,6 +323,7 @@ def entry(x):
 """Dies when it is timed, not while it is counted."""
 
 
+@pytest.mark.thorough
 def test_a_subject_may_have_another_name_in_the_base(repository: Repository, run: Any) -> None:
     repository.source.write_text(LIBRARY.replace("entry", "before"))
     test = repository.path / "tests" / "test_library.py"

@@ -155,7 +155,11 @@ print(*(child.pid for child in children), flush=True)
     ("then", "status"),
     [
         pytest.param("time.sleep(60)", "failed", marks=pytest.mark.thorough),
-        ("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)", "failed"),
+        pytest.param(
+            "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)",
+            "failed",
+            marks=pytest.mark.thorough,
+        ),
         ("time.sleep(1)", "held"),
     ],
 )

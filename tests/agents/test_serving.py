@@ -262,6 +262,7 @@ def test_a_trace_is_read(project: Path, talk: Talk) -> None:
 
 @needs_torch
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_budgets_run_in_a_copy(
     project: Path, talk: Talk, states: Callable[[Path], dict[str, bytes]]
 ) -> None:

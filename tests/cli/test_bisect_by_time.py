@@ -168,9 +168,8 @@ def test_the_history_says_where_to_look(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
-@pytest.mark.parametrize(
-    "how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.thorough
 def test_one_that_is_ended_leaves_nothing(
     repository: Repository, tmp_path: Path, how: signal.Signals
 ) -> None:

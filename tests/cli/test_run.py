@@ -224,6 +224,7 @@ print(model.weight.sum().item())
 
 
 @needs_torch
+@pytest.mark.thorough
 def test_steps_are_told_from_what_runs_once(project: Path, run: Run) -> None:
     (project / "train.py").write_text(STEPS)
     done = run(project, "--ghost", "train.py")

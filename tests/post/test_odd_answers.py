@@ -46,6 +46,7 @@ def test_an_odd_answer_ends_in_one_line(kind: str, odd: Any) -> None:
         assert "took longer than 0.5 s in all (--post-timeout)" in outcome.said
 
 
+@pytest.mark.thorough
 def test_random_answers_do_too() -> None:
     found = [
         outcome

@@ -98,6 +98,7 @@ def test_guards_are_told_by_cause_and_source(code: GuardedCode) -> None:
     assert not group(code, "ambient").advice
 
 
+@pytest.mark.thorough
 def test_what_groups_take_is_measured_by_turns(tmp_path: Path) -> None:
     code = found(tmp_path, seconds=0.1)
     assert code.cost_us is not None and code.cost_us.low > 0, "checking takes time"

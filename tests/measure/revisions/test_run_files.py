@@ -139,6 +139,7 @@ def test_a_slowdown_beyond_what_the_machine_makes_fails(
     assert told(pytester)["test_much"]["base"]["change"]["low"] > 2
 
 
+@pytest.mark.thorough
 def test_a_run_without_control_calls_is_told_as_that(
     pytester: pytest.Pytester, saved: Callable[..., pytest.RunResult]
 ) -> None:

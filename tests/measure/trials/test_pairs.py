@@ -40,6 +40,7 @@ def tree(folder: Path, text: str) -> Launch:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.thorough
 def test_waits_for_the_device_are_those_of_the_ghost(tmp_path: Path) -> None:
     asked = Asked("scaled(x)", "import torch; from mylib import scaled; x = torch.ones(4)")
     gain = compared(asked, tree(tmp_path / "old", WAITS), tree(tmp_path / "new", NONE))
