@@ -176,20 +176,18 @@ def target(name: str) -> str | None:
     return head if head and (folder.is_dir() or folder.with_suffix(".py").exists()) else ""
 
 
-@pytest.mark.parametrize("path", modules(), ids=shown)
-def test_a_module_says_what_it_is_for(path: Path) -> None:
-    docstring = ast.get_docstring(parsed(path))
-    assert docstring, f"{shown(path)} has no docstring"
+def test_every_module_says_what_it_is_for() -> None:
+    assert [shown(path) for path in modules() if not ast.get_docstring(parsed(path))] == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / PACKAGE).rglob("*.py")), ids=shown)
-def test_imports_point_one_way(path: Path) -> None:
-    here = part(path)
-    allowed = ARROWS.get(here, BASE)
+def test_imports_point_one_way() -> None:
     wrong = [
-        f"{shown(path)}:{line}: {here} imports {name}"
+        f"{shown(path)}:{line}: {part(path)} imports {name}"
+        for path in sorted((ROOT / PACKAGE).rglob("*.py"))
         for name, line in imports(path)
-        if (to := target(name)) is not None and to != here and to not in allowed
+        if (to := target(name)) is not None
+        and to != part(path)
+        and to not in ARROWS.get(part(path), BASE)
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -276,37 +274,38 @@ def test_a_folder_has_few_modules(folder: Path) -> None:
     assert len([p for p in folder.glob("*.py") if p.name != "__init__.py"]) <= MOST_MODULES
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if p.name not in GENERATED], ids=shown)
-def test_modules_and_functions_are_short(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= MOST_LINES
+def test_modules_and_functions_are_short() -> None:
+    written = [path for path in modules() if path.name not in GENERATED]
     long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
-        for node in ast.walk(ast.parse(text))
+        shown(path) for path in written if path.read_text(encoding="utf-8").count("\n") > MOST_LINES
+    ]
+    long += [
+        f"{shown(path)}: {node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for path in written
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= MOST_LINES_OF_A_FUNCTION
     ]
-    assert not long
+    assert not long, "\n".join(long)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in sorted((ROOT / PACKAGE).rglob("*.py")) if part(p) not in MAY_IMPORT_TORCH],
-    ids=shown,
-)
-def test_torch_is_imported_only_where_code_runs(path: Path) -> None:
+def test_torch_is_imported_only_where_code_runs() -> None:
     wrong = [
-        f"{shown(path)}:{line}" for name, line in imports(path) if name.partition(".")[0] == "torch"
+        f"{shown(path)}:{line}"
+        for path in sorted((ROOT / PACKAGE).rglob("*.py"))
+        if part(path) not in MAY_IMPORT_TORCH
+        for name, line in imports(path)
+        if name.partition(".")[0] == "torch"
     ]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "rules").rglob("*.py")), ids=shown)
-def test_rules_import_only_public_names(path: Path) -> None:
+def test_rules_import_only_public_names() -> None:
     fine = {*sys.stdlib_module_names, "libcst", "dispatchguard_rules"}
     wrong = [
         f"{shown(path)}:{line}: {name}"
+        for path in sorted((ROOT / "rules").rglob("*.py"))
         for name, line in imports(path)
         if name.partition(".")[0] not in fine and target(name) != ""
     ]
@@ -352,16 +351,13 @@ def private_names_of_torch(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in modules() if not any(map(p.is_relative_to, KNOWS_TORCH))],
-    ids=shown,
-)
-def test_private_names_of_torch_are_in_one_place(path: Path) -> None:
+def test_private_names_of_torch_are_in_one_place() -> None:
     """So that a torch that has renamed one is met there."""
     public = {"torch.utils._python_dispatch", "torch.utils._pytree"}
     found = [
-        (name, line)
+        (shown(path), name, line)
+        for path in modules()
+        if not any(map(path.is_relative_to, KNOWS_TORCH))
         for name, line in private_names_of_torch(parsed(path))
         if not any(name.startswith(known) for known in public)
     ]
