@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-rounds bench-runtime bench-saved bench-scout bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills bench-gains
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint lint-style lint-types docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-rounds bench-runtime bench-saved bench-scout bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills bench-gains
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -68,9 +68,14 @@ gpu: $(VENV)/.dev $(VENV)/.torch ## run on a GPU what is skipped elsewhere, ten 
 	$(BIN)/python bench/bench_gpu.py $(if $(DRY),--dry) $(if $(KERAS),--keras $(KERAS))
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
+	@$(MAKE) --no-print-directory -j2 lint-types lint-style
+
+lint-types: $(VENV)/.dev
+	$(BIN)/mypy --strict pytest_dispatchguard rules
+
+lint-style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict pytest_dispatchguard rules
 	$(BIN)/dispatchguard check
 
 skills: $(VENV)/.dev ## write skills/ for coding agents from the rule pages
