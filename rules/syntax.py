@@ -173,3 +173,22 @@ def _bound_in(statement: cst.CSTNode) -> frozenset[str]:
             if isinstance(target, cst.Name):
                 found.add(target.value)
     return frozenset(found)
+
+
+def changed_names(place: Place) -> frozenset[str]:
+    """The names and attributes, as they are written, that a function binds or changes in place."""
+    return place.once(
+        ("changed names", id(place.function)),
+        lambda: frozenset(
+            place.dotted(target)
+            for part in nodes.walk(place.function.body)
+            for target in nodes.changed_by(part)
+        ),
+    )
+
+
+def parameter_names(place: Place) -> frozenset[str]:
+    """The names of a function's parameters, but for those with stars."""
+    given = place.function.params
+    every = (*given.posonly_params, *given.params, *given.kwonly_params)
+    return frozenset(param.name.value for param in every)

@@ -7,21 +7,9 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
 from ..syntax import method_call
-from .data import LIKE
+from .data import CASTS, LIKE
 from .devices import move_target
 
-_CASTS = {
-    "bfloat16": "bfloat16",
-    "bool": "bool",
-    "byte": "uint8",
-    "double": "double",
-    "float": "float",
-    "half": "half",
-    "int": "int",
-    "long": "long",
-    "short": "short",
-}
-"""Methods that cast, and the dtypes of torch that they cast to."""
 _SAME = {"float32": "float", "float64": "double", "float16": "half"} | {
     "int32": "int",
     "int64": "long",
@@ -77,7 +65,7 @@ class FactoryThenCast(Rule):
     name = "factory-then-cast"
     also_compiled = False
     origin = "mmdetection3d#c6d4e8f0"
-    looks_for = Call(*_CASTS, "to", "type", place="torch")
+    looks_for = Call(*CASTS, "to", "type", place="torch")
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -129,8 +117,8 @@ class FactoryThenCast(Rule):
 def _cast_to(node: cst.Call, place: Place) -> str:
     """The dtype that a call casts to, by its name in torch; empty for what does more, or something else."""
     last = place.last_name(node)
-    if last in _CASTS:
-        return "" if node.args else _CASTS[last]
+    if last in CASTS:
+        return "" if node.args else CASTS[last]
     if len(node.args) != 1 or node.args[0].star:
         return ""
     keyword = node.args[0].keyword
@@ -138,7 +126,7 @@ def _cast_to(node: cst.Call, place: Place) -> str:
         return ""
     torch, _, dtype = place.name(node.args[0].value).rpartition(".")
     dtype = _SAME.get(dtype, dtype)
-    return dtype if torch == "torch" and dtype in _CASTS.values() else ""
+    return dtype if torch == "torch" and dtype in CASTS.values() else ""
 
 
 def _made_in(factory: cst.Call, dtype: str, place: Place) -> str | None:
@@ -169,16 +157,18 @@ _ENDS = frozenset({"end", "start", "step"})
 _WHOLE = (cst.Add, cst.FloorDivide, cst.Modulo, cst.Multiply, cst.Subtract)
 
 
-def _is_whole(node: cst.BaseExpression, place: Place) -> bool:
+def _is_whole(node: cst.BaseExpression, place: Place, depth: int = 4) -> bool:
     """Whether an expression is surely an integer: written down, a size, or worked out of such."""
     if isinstance(node, cst.UnaryOperation):
-        return _is_whole(node.expression, place)
+        return _is_whole(node.expression, place, depth)
     if isinstance(node, cst.BinaryOperation):
         sides = (node.left, node.right)
-        return isinstance(node.operator, _WHOLE) and all(_is_whole(one, place) for one in sides)
-    held = place.value_of(node) if isinstance(node, cst.Name) else None
-    if held is not None and held is not node:
-        return _is_whole(held, place)
+        return isinstance(node.operator, _WHOLE) and all(
+            _is_whole(one, place, depth) for one in sides
+        )
+    held = place.value_of(node) if isinstance(node, cst.Name) and depth else None
+    if held is not None:
+        return _is_whole(held, place, depth - 1)
     if isinstance(node, cst.Subscript):
         return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
     if isinstance(node, cst.Call):

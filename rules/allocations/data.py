@@ -33,7 +33,18 @@ RANDOM = frozenset({"rand", "randn", "randint", "randperm", "normal"})
 FACTORIES = frozenset(f"torch.{n}" for n in FILLED | COMPUTED | RANDOM)
 LIKE = frozenset(f"torch.{n}_like" for n in ("zeros", "ones", "empty", "full", *RANDOM))
 """Factories that follow another tensor."""
-_CASTS = frozenset("long int short byte bool float half double bfloat16".split())
+COMPUTES = frozenset(
+    "abs arange argmax argmin argsort bmm cat clamp cos cumprod cumsum diag einsum exp eye linspace log "
+    "log_softmax logsumexp matmul max mean min mm norm normalize outer pow prod reciprocal "
+    "repeat_interleave rsqrt "
+    "sigmoid sin softmax sort sqrt stack std sum tanh topk tril triu var where".split()
+)
+"""Functions and methods that launch something, and always give the same for the same."""
+CASTS = {
+    **{name: name for name in "bfloat16 bool double float half int long short".split()},
+    "byte": "uint8",
+}
+"""Methods that cast, and the dtypes of torch that they cast to."""
 _NUMBERS = (cst.Integer, cst.Float)
 Safety = Literal["safe", "unsafe"]
 
@@ -43,7 +54,7 @@ def without_casts(node: cst.BaseExpression) -> cst.BaseExpression:
     while (
         isinstance(node, cst.Call)
         and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value in _CASTS
+        and node.func.attr.value in CASTS
         and not node.args
     ):
         node = node.func.value

@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
-from ..syntax import assigned_once, call_of, called_name, method_call
+from ..syntax import assigned_once, call_of, called_name, changed_names, method_call
 from .wrappers import is_only_called
 
 
@@ -176,7 +176,7 @@ class ModuleBuiltPerCall(Rule):
         )
 
     def _transform(self, node: cst.Call, place: Place) -> Finding | None:
-        """A transform of sound or of pictures; what takes what only the call knows has to be a function."""
+        """A transform of sound or of pictures; a note where its arguments may differ from call to call."""
         if not is_only_called(_placed(node, place), place):
             return None
         same = all(_is_lasting(arg.value, place) for arg in node.args)
@@ -288,15 +288,11 @@ _PLACING = frozenset({"cpu", "cuda", "double", "eval", "float", "half", "to"})
 
 def _is_lasting(node: cst.BaseExpression, place: Place) -> bool:
     """Whether an argument of a transform is the same in every call: literals, settings, other transforms."""
-    bound = {
-        place.dotted(target)
-        for part in nodes.walk(place.function.body)
-        for target in nodes.bound_by(part)
-    }
+    changed = changed_names(place)
     for part in nodes.walk(node):
         if isinstance(part, cst.Call) and place.last_name(part) not in _TRANSFORMS:
             return False
-        if isinstance(part, cst.Attribute | cst.Name) and place.dotted(part) in bound:
+        if isinstance(part, cst.Attribute | cst.Name) and place.dotted(part) in changed:
             return False
         local = isinstance(part, cst.Name) and part.value != place.self_name
         if local and place.assignments(part.value):

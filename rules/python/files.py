@@ -6,6 +6,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
+from ..syntax import changed_names, parameter_names
+
 _READS = frozenset(
     "joblib.load json.load numpy.genfromtxt numpy.load numpy.loadtxt pandas.read_csv pandas.read_json "
     "pandas.read_parquet pandas.read_pickle pickle.load safetensors.torch.load_file scipy.io.loadmat "
@@ -73,7 +75,7 @@ class FileReadPerCall(Rule):
             return None
         names = {name.value for name in nodes.names_in(path)} - {place.self_name}
         local = {name for name in names if place.assignments(name)}
-        if not local <= _parameters(place):
+        if not local <= parameter_names(place):
             return None
         return place.finding(
             node,
@@ -117,12 +119,16 @@ def _path(node: cst.Call, place: Place) -> cst.BaseExpression | None:
     return held if held is not None else given
 
 
+_OPENING = frozenset({"bz2", "codecs", "gzip", "io", "lzma"})
+"""Modules with a function that opens a path."""
+
+
 def _opened(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
     """The path that is opened, by the function or by the method of that name."""
     if not isinstance(node, cst.Call) or place.last_name(node) != "open":
         return None
     owner = place.receiver(node)
-    if owner is not None and place.name(node) != "gzip.open":
+    if owner is not None and place.dotted(owner) not in _OPENING:
         return owner
     return node.args[0].value if node.args else None
 
@@ -133,18 +139,13 @@ _JOINING = frozenset({"Path", "join", "str"})
 def _is_plain(path: cst.BaseExpression, place: Place) -> bool:
     """Whether a path is written down, or put together of names and attributes that the function leaves as
     they are."""
-    bound = {
-        place.dotted(target)
-        for part in nodes.walk(place.function.body)
-        for target in nodes.changed_by(part)
-        if isinstance(target, cst.Attribute)
-    }
+    changed = changed_names(place)
     for part in nodes.walk(path):
         if isinstance(part, cst.Subscript | cst.NamedExpr | cst.Await | cst.Lambda):
             return False
         if isinstance(part, cst.Call) and place.last_name(part) not in _JOINING:
             return False
-        if isinstance(part, cst.Attribute) and place.dotted(part) in bound:
+        if isinstance(part, cst.Attribute) and place.dotted(part) in changed:
             return False
     return True
 

@@ -8,7 +8,7 @@ from pytest_dispatchguard import Comprehension, Finding, Iterated, Place, Rule, 
 
 from ..allocations.constants.of_numbers import is_setting
 from ..allocations.uses import is_kept
-from ..syntax import clauses, names_in, target_names
+from ..syntax import changed_names, clauses, names_in, target_names
 
 _PURE = frozenset(
     "abs bool divmod enumerate float int isinstance len list max min range reversed round set sorted str sum "
@@ -90,11 +90,7 @@ def _of_settings(node: cst.BaseComp, place: Place) -> bool:
     bound = set().union(
         *(target_names(part) for part in nodes.walk(node) if isinstance(part, cst.BaseComp))
     )
-    changed = {
-        place.dotted(target)
-        for part in nodes.walk(place.function.body)
-        for target in nodes.changed_by(part)
-    } | {f"{place.self_name}.training"}
+    changed = changed_names(place) | {f"{place.self_name}.training"}
     used = False
     for part in nodes.walk(node):
         if isinstance(part, cst.Lambda | cst.Await | cst.Yield | cst.NamedExpr):

@@ -10,16 +10,10 @@ from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ...syncs.host_code import works_on_host
 from ...syntax import contains, is_word
+from ..data import COMPUTES
 from ..devices import move_target
 from ..uses import is_written_to
 
-_COMPUTES = frozenset(
-    "abs arange argmax argmin argsort bmm cat clamp cos cumprod cumsum diag einsum exp eye linspace log "
-    "log_softmax logsumexp matmul max mean min mm norm normalize outer pow prod reciprocal "
-    "repeat_interleave rsqrt "
-    "sigmoid sin softmax sort sqrt stack std sum tanh topk tril triu var where".split()
-)
-"""Functions and methods that launch something, and always give the same for the same."""
 _RESHAPES = frozenset(
     "bool contiguous expand flatten float half int long permute repeat reshape squeeze t to transpose "
     "type_as unsqueeze view".split()
@@ -79,7 +73,7 @@ class SameInEveryRound(Rule):
     name = "same-in-every-iteration"
     also_compiled = False
     origin = "MONAI#f98f0fda"
-    looks_for = Call(*_COMPUTES, *_RESHAPES, *_MOVES, place="loop")
+    looks_for = Call(*COMPUTES, *_RESHAPES, *_MOVES, place="loop")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """The largest call that is the same in every round."""
@@ -156,19 +150,19 @@ def _is_pure(call: cst.Call, place: Place) -> bool:
     """Whether a call always gives the same for the same, and changes nothing."""
     last = place.last_name(call)
     if place.name(call).startswith("torch."):
-        return last in _COMPUTES or last in _RESHAPES
+        return last in COMPUTES or last in _RESHAPES
     receiver = place.receiver(call)
     if receiver is None:
         return last in _ASKS
     if last in _MOVES and (not call.args or place.argument(call, None, "copy") is not None):
         return False  # to the current device, or into memory of its own
-    return place.is_tensor(receiver) and last in _COMPUTES | _RESHAPES | _MOVES | _ASKS
+    return place.is_tensor(receiver) and last in COMPUTES | _RESHAPES | _MOVES | _ASKS
 
 
 def _is_dear(node: cst.Call, place: Place) -> bool:
     """Whether a call, or one inside it, does more than reshape or convert."""
     return any(
-        place.last_name(call) in _COMPUTES or move_target(call, place) is not None
+        place.last_name(call) in COMPUTES or move_target(call, place) is not None
         for call in _calls(node)
     )
 
