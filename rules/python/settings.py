@@ -8,7 +8,7 @@ from pytest_dispatchguard import Comprehension, Finding, Iterated, Place, Rule, 
 
 from ..allocations.constants.of_numbers import is_setting
 from ..allocations.uses import is_kept
-from ..syntax import changed_names, clauses, names_in, target_names
+from ..syntax import clauses, names_in, target_names
 
 _PURE = frozenset(
     "abs bool divmod enumerate float int isinstance len list max min range reversed round set sorted str sum "
@@ -90,15 +90,14 @@ def _of_settings(node: cst.BaseComp, place: Place) -> bool:
     bound = set().union(
         *(target_names(part) for part in nodes.walk(node) if isinstance(part, cst.BaseComp))
     )
-    changed = changed_names(place) | {f"{place.self_name}.training"}
     used = False
     for part in nodes.walk(node):
         if isinstance(part, cst.Lambda | cst.Await | cst.Yield | cst.NamedExpr):
             return False
         if isinstance(part, cst.Call) and not _is_pure(part, bound, place):
             return False
-        if isinstance(part, cst.Attribute) and place.dotted(part) in changed:
-            return False
+        if isinstance(part, cst.Attribute) and part.attr.value == "training":
+            return False  # a mode, which changes
         if isinstance(part, cst.Attribute):
             called = id(place.parent(part)) in inside and isinstance(place.parent(part), cst.Call)
             if is_setting(part, place) and place.kind(part).what not in ("module", "modules"):

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ...syntax import VIEWS, assigned, unpacked
+from ...syntax import VIEWS, assigned, changed_names, unpacked
 from ..data import FACTORIES, RANDOM, is_number
 from ..devices import is_device
 from ..uses import loads_of
@@ -26,11 +26,7 @@ def is_setting(node: cst.BaseExpression, place: Place) -> bool:
         return False
     written = place.dotted(node)
     own = written.startswith(f"{place.self_name}.") and not place.kind(node).maybe_tensor
-    return own and not any(
-        place.dotted(target) == written
-        for one in nodes.walk(place.function)
-        for target in nodes.bound_by(one)
-    )
+    return own and written not in changed_names(place)
 
 
 def is_size(node: cst.BaseExpression, place: Place) -> bool:
