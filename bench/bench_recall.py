@@ -11,7 +11,7 @@ MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, fo
 - `negative`: a line nearby in `parent` that looks alike and is fine.
 - `fixed`: a line of `commit` that replaced a positive one.
 
-`given.json` is what others labelled, `own.json` what we did. The nine `unseen` sets were labelled by readers
+`given.json` is what others labelled, `own.json` what we did. The ten `unseen` sets were labelled by readers
 who knew no rule, each once all rules of its time were there: what is told of them "before" is told of commits
 that nobody had looked at. They are scored where `--set` asks for them, and have results of their own.
 `left_out.json` names cases whose label is wrong, with the reason; `reasons.json` says
@@ -47,7 +47,7 @@ HERE = Path(__file__).resolve().parent
 LABELS = HERE / "recall"
 RESULTS = HERE / "results" / "recall.json"
 SETS = ("given", "own")
-UNSEEN = ("unseen", *(f"unseen-{n}" for n in range(2, 10)))
+UNSEEN = ("unseen", *(f"unseen-{n}" for n in range(2, 11)))
 LEVELS = ("sure", "note", "maybe", "silent, hot", "silent, not hot")
 _KINDS = (("*.py", "*.toml", "*.cfg"), ("*.py", "*.toml"), ("*.py", "*.cfg"), ("*.py",))
 
