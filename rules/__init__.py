@@ -41,6 +41,7 @@ MODULES = (
     "allocations.moves",
     "allocations.casts",
     "allocations.computed",
+    "allocations.twice",
     "allocations.unused",
     "allocations.loops.parameters",
     "allocations.batches",

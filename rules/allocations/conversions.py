@@ -462,8 +462,12 @@ def _computed_from(
             return bool(node.args) and _computed_from(node.args[0].value, tensor, place, depth - 1)
         owner = place.receiver(node)
         return owner is not None and _computed_from(owner, tensor, place, depth - 1)
-    if isinstance(node, cst.BinaryOperation):
-        sides = (node.left, node.right)
+    if isinstance(node, cst.BinaryOperation | cst.Comparison):
+        sides = (
+            (node.left, node.right)
+            if isinstance(node, cst.BinaryOperation)
+            else (node.left, *(one.comparator for one in node.comparisons))
+        )
         return any(_computed_from(side, tensor, place, depth - 1) for side in sides) and all(
             place.on_device(side) or place.kind(side).what == "scalar" for side in sides
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ..syntax import called_name
+from ..syntax import called_name, is_word
 
 _COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
 """What counts elements, by its name."""
@@ -107,6 +107,24 @@ def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
             names.append(parent.target)
         parent = place.parent(parent)
     return any(loads_of(n.value, place).written for n in names if isinstance(n, cst.Name))
+
+
+_ONLY_READ = frozenset("add append debug error extend info insert print put warning write".split())
+"""Calls for their effect that leave alone what they are given."""
+
+
+def given_to_writers(names: Collection[str], parts: Iterable[cst.CSTNode], place: Place) -> bool:
+    """Whether code gives a tensor to what may write into it: a call that is made for its effect, a kernel, an
+    operator of torch's library."""
+    walked = [one for part in parts for one in nodes.walk(part)]
+    effects = {id(one.value) for one in walked if isinstance(one, cst.Expr)}
+    for call in walked:
+        if not isinstance(call, cst.Call) or place.last_name(call) in _ONLY_READ:
+            continue
+        kernel = isinstance(call.func, cst.Subscript) or place.name(call).startswith("torch.ops.")
+        if (kernel or id(call) in effects) and any(is_word(a.value, *names) for a in call.args):
+            return True
+    return False
 
 
 def _is_in_place(node: cst.Attribute) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import libcst as cst
@@ -43,7 +43,8 @@ class ParameterLoop(Rule):
 
     It is a finding where the rounds only update tensors in place. It is a note where they do more, where
     nothing but a name says that these are parameters, or where torch has no function for lists; so are
-    updates in place of other tensors in a list (`for average, grad in zip(averages, grads)`).
+    updates in place of other tensors in a list (`for average, grad in zip(averages, grads)`), and the other
+    operations of a loop, each in its line.
 
     ## Why it costs
 
@@ -81,7 +82,7 @@ class ParameterLoop(Rule):
         having=(Call(*_FOREACH, *_NORMS, *_COLLECTIVES, place="loop"), Attribute("grad"))
     )
 
-    def judge(self, node: cst.For | cst.While, place: Place) -> Finding | None:
+    def judge(self, node: cst.For | cst.While, place: Place) -> Iterable[Finding] | None:
         """A for loop over parameters, and what is done to each."""
         if not isinstance(node, cst.For):
             return None
@@ -100,12 +101,28 @@ class ParameterLoop(Rule):
         if count > 1:
             what += f" and {count - 1} more operation{'' if count == 2 else 's'}"
         runs, pays = ("runs", "pays") if count == 1 else ("run", "pay")
-        return place.finding(
+        told = place.finding(
             first.node,
             f"{what} {runs} once per {each}, and {pays} for Python, dispatcher and kernel launch each "
             f"time; {first.instead}",
             certainty=sure if only_updates else "note",
         )
+        return [told, *self._others(first, launches, each, place)]
+
+    def _others(
+        self, first: _Launch, launches: Sequence[_Launch], each: str, place: Place
+    ) -> Iterator[Finding]:
+        """The other operations, where they stand in lines of their own: one may be new in an old loop."""
+        lines = {place.after(first.node, "").span.line}
+        for launch in launches:
+            line = place.after(launch.node, "").span.line
+            if line not in lines:
+                lines.add(line)
+                yield place.finding(
+                    launch.node,
+                    f"`{launch.shown}` runs once per {each} as well",
+                    certainty="note",
+                )
 
 
 @dataclass(frozen=True, slots=True)

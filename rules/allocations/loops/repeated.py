@@ -9,10 +9,10 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ...syncs.host_code import works_on_host
-from ...syntax import contains, is_word
+from ...syntax import contains
 from ..data import COMPUTES
 from ..devices import move_target
-from ..uses import is_written_to
+from ..uses import given_to_writers, is_written_to
 
 _RESHAPES = frozenset(
     "bool contiguous expand flatten float half int long permute repeat reshape squeeze t to transpose "
@@ -29,8 +29,6 @@ _FEW = 2
 _LEARNS = frozenset({"backward", "grad", "manual_backward", "replay", "step", "update", "vjp"})
 """What is called where tensors change without being named, or where each iteration needs a graph of its
 own."""
-_KEEPS = frozenset("add append debug error extend info insert print put warning write".split())
-"""Calls for their effect that leave alone what they are given."""
 _CONSTANTS = frozenset({"False", "None", "True"})
 
 
@@ -91,7 +89,8 @@ class SameInEveryRound(Rule):
             parent = place.parent(parent)
         if is_written_to(node, place) or _is_listed(node, place) or _is_conditional(node, loop):
             return None
-        if _learns(loop, place) or _is_handed_on(node, loop, place):
+        names = {name.value for name in _data(node, place)}
+        if _learns(loop, place) or given_to_writers(names, [loop], place):
             return None
         if not _is_dear(node, place) and not place.per_call:
             return None
@@ -184,20 +183,6 @@ def _is_listed(node: cst.Call, place: Place) -> bool:
         and parent is not node.func
         and place.last_name(parent) in ("append", "insert")
     )
-
-
-def _is_handed_on(node: cst.Call, loop: cst.CSTNode, place: Place) -> bool:
-    """Whether a loop gives a tensor that a call works on to what may write into it: a call that is made for
-    its effect, a kernel, an operator of torch's library."""
-    names = {name.value for name in _data(node, place)}
-    effects = {id(one.value) for one in nodes.walk(loop) if isinstance(one, cst.Expr)}
-    for call in nodes.walk(loop):
-        if not isinstance(call, cst.Call) or place.last_name(call) in _KEEPS:
-            continue
-        kernel = isinstance(call.func, cst.Subscript) or place.name(call).startswith("torch.ops.")
-        if (kernel or id(call) in effects) and any(is_word(a.value, *names) for a in call.args):
-            return True
-    return False
 
 
 def _learns(loop: cst.CSTNode, place: Place) -> bool:

@@ -10,10 +10,11 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Look, NumberCall, Place, Rule, Scene, nodes
 
+from ...same_value import may_be_skipped, positions, same_value, settled
 from ...syntax import bound_names, contains, names_in, target_names
 from ..data_flow import ends
 from ..host_code import works_on_host
-from ..waits import NUMBERS, RANDOM, READS, REDUCING, Read, asked, only_raises, read_of
+from ..waits import NUMBERS, READS, Read, asked, only_raises, read_of
 
 Role = Literal["each", "invariant", "again", "row", "in-row", "iterated", "plain"]
 _LOGGING = frozenset(
@@ -60,7 +61,10 @@ def _role(read: Read, place: Place) -> tuple[Role, Sequence[Read]]:
         if _per_element(read, loop, place):
             return "each", ()
     reads = place.once(("reads", id(place.function)), lambda: _reads(place))
-    if any(_same_value(r, s, read, scene, place) for r, s in _before(read, reads, place)):
+    if any(
+        r.how == read.how and same_value(r.tensor, s, read.tensor, scene, place)
+        for r, s in _before(read, reads, place)
+    ):
         return "again", ()
     row = _row(read, scene, reads, place)
     if len(row) > 1:
@@ -160,7 +164,7 @@ def _hoistable(read: Read, loop: cst.CSTNode, place: Place) -> bool:
         return False
     if isinstance(loop, cst.BaseComp) and not _in_element(read, loop, place):
         return False
-    if not _settled(read.tensor, place) or not place.invariant(read.tensor, loop):
+    if not settled(read.tensor, place) or not place.invariant(read.tensor, loop):
         return False
     names = names_in(read.tensor)
     if names & target_names(loop):
@@ -178,38 +182,6 @@ def _hoistable(read: Read, loop: cst.CSTNode, place: Place) -> bool:
 def _in_element(read: Read, loop: cst.BaseComp, place: Place) -> bool:
     """Whether a comprehension evaluates a read in every iteration, not once for its first iterable."""
     return not contains(loop.for_in.iter, read.call)
-
-
-def _settled(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether an expression, computed twice from the same names, gives the same: names, attributes, and
-    methods and torch functions that draw no random numbers and change nothing."""
-    if isinstance(node, cst.Name | cst.Integer | cst.Float | cst.SimpleString):
-        return True
-    if isinstance(node, cst.Attribute):
-        return _settled(node.value, place)
-    if isinstance(node, cst.Subscript):
-        parts = [e.slice for e in node.slice]
-        return _settled(node.value, place) and all(
-            isinstance(p, cst.Index) and _settled(p.value, place) for p in parts
-        )
-    if isinstance(node, cst.UnaryOperation):
-        return _settled(node.expression, place)
-    if isinstance(node, cst.BinaryOperation):
-        return _settled(node.left, place) and _settled(node.right, place)
-    if isinstance(node, cst.Comparison):
-        return _settled(node.left, place) and all(
-            _settled(c.comparator, place) for c in node.comparisons
-        )
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        last = node.func.attr.value
-        if last.endswith("_") or last in RANDOM:
-            return False
-        ours = place.name(node).startswith("torch.") or (
-            (place.kind(node.func.value).is_tensor or last in REDUCING)
-            and _settled(node.func.value, place)
-        )
-        return ours and all(not a.star and _settled(a.value, place) for a in node.args)
-    return False
 
 
 def _calls_own_methods(loop: cst.CSTNode, place: Place) -> bool:
@@ -239,76 +211,6 @@ def _per_element(read: Read, loop: cst.CSTNode, place: Place) -> bool:
     return bool(names_in(read.tensor) & target_names(loop))
 
 
-def _same_value(first: Read, at: Scene, second: Read, scene: Scene, place: Place) -> bool:
-    """Whether a read made before surely gave what this one gives."""
-    if first.how != second.how or not place.same(first.tensor, second.tensor):
-        return False
-    if not _settled(first.tensor, place) or at.loops != scene.loops[: len(at.loops)]:
-        return False
-    if at.conditions != scene.conditions[: len(at.conditions)] or _may_be_skipped(first, place):
-        return False
-    if at.loops != scene.loops and not all(
-        place.invariant(second.tensor, loop) for loop in scene.loops[len(at.loops) :]
-    ):
-        return False
-    between = _statements_between(at, scene, place)
-    if between is None:
-        return False
-    names = names_in(first.tensor)
-    if place.self_name in names and at.statement is not scene.statement:
-        return False
-    return not names & bound_names(between)
-
-
-def _may_be_skipped(read: Read, place: Place) -> bool:
-    """Whether a read stands where an expression may stop before it."""
-    known: dict[int, bool] = place.once(("may be skipped",), dict)
-    passed: list[cst.CSTNode] = []
-    node: cst.CSTNode | None = read.call
-    skipped = False
-    while node is not None and not skipped:
-        if id(node) in known:
-            skipped = known[id(node)]
-            break
-        passed.append(node)
-        parent = place.parent(node)
-        skipped = (
-            (isinstance(parent, cst.BooleanOperation) and parent.right is node)
-            or (isinstance(parent, cst.IfExp) and parent.test is not node)
-            or isinstance(parent, cst.BaseComp | cst.Lambda)
-        )
-        node = parent
-    known.update((id(one), skipped) for one in passed)
-    return skipped
-
-
-def _statements_between(at: Scene, scene: Scene, place: Place) -> list[cst.CSTNode] | None:
-    """What runs from the statement of the first place to that of the second, the first one included; None
-    where that is not known."""
-    if at.statement is scene.statement:
-        return (
-            []
-            if isinstance(at.statement, cst.SimpleStatementLine) or at.block is scene.block
-            else None
-        )
-    start = _positions(at.block, place).get(id(at.statement))
-    if start is None:
-        return None
-    for end, statement in enumerate(at.block[start:], start):
-        simple = isinstance(statement, cst.SimpleStatementLine)
-        if statement is scene.statement or (not simple and contains(statement, scene.statement)):
-            # Of the statement that contains the second place all is taken, also what comes after it.
-            return list(at.block[start:end]) + (
-                [statement] if statement is not scene.statement else []
-            )
-    return None
-
-
-def _positions(block: Sequence[cst.CSTNode], place: Place) -> dict[int, int]:
-    """Where the statements of a block stand in it, by their ids."""
-    return place.once(("positions", id(block)), lambda: {id(s): i for i, s in enumerate(block)})
-
-
 def _row(read: Read, scene: Scene, reads: Sequence[tuple[Read, Scene]], place: Place) -> list[Read]:
     """Reads of numbers that follow each other with nothing between that needs the first: one
     wait would do."""
@@ -323,7 +225,7 @@ def _rows_in(
     block: Sequence[cst.CSTNode], reads: Sequence[tuple[Read, Scene]], place: Place
 ) -> dict[int, list[Read]]:
     """The rows of a block, by the reads in them."""
-    at = _positions(block, place)
+    at = positions(block, place)
     rows: dict[int, list[Read]] = {}
     row: list[Read] = []
     known: set[str] = set()
@@ -331,7 +233,7 @@ def _rows_in(
     """The names that are bound since the row began."""
     last = 0
     for read, scene in reads:
-        if scene.block is not block or not _rows(read, scene) or _may_be_skipped(read, place):
+        if scene.block is not block or not _rows(read, scene) or may_be_skipped(read.call, place):
             continue
         here = at[id(scene.statement)]
         if row and here - last <= 1:

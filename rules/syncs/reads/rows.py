@@ -23,11 +23,13 @@ class LaunchPerRow(Rule):
 
     Finds loops and comprehensions in hot code that take a tensor row by row, or piece by piece: over a
     `range` or `enumerate`, around operations on `x[i]`, `x[i : i + 1]` or `x.narrow(0, i, 1)`; around pieces
-    of different sizes (`x[start:end]` of sequences, experts, requests); over what `x.split(sizes)` or
-    `x.unbind()` gave. It is a note: the author has to find a way to work on all rows at once. Left alone are
-    pieces of equal size, or whose names say that they are as large as memory allows (`chunks`, `tiles`),
-    what a model has a few of, by its name (`layers`, `levels`, `features`), and, but for a `range`, loops
-    whose rounds need what the round before made.
+    of different sizes (`x[start:end]` of sequences, experts, requests); around comparisons of a whole tensor
+    with the counter (`labels == i`); over what `x.split(sizes)` or `x.unbind()` gave. It is a note, on the
+    loop and on the first row of each tensor: the author has to find a way to work on all rows at once.
+
+    Left alone are pieces of equal size, or whose names say that they are as large as memory allows
+    (`chunks`, `tiles`), what a model has a few of, by its name (`layers`, `levels`, `features`), and, but for
+    a `range`, loops whose rounds need what the round before made.
 
     A comprehension that only lists the views of all rows, which nobody writes to, is a finding: `x.unbind()`
     and `x.split(1)` make them in one call.
@@ -77,51 +79,47 @@ class LaunchPerRow(Rule):
             return None
         row = next((one for one in worked if is_worked_on(one, body, place)), worked[0])
         counted = rounds.over
-        others = self._others(row, worked, counted, place) if isinstance(node, cst.For) else []
-        if not (rounds.counts and isinstance(counted, cst.Call)):
-            return [self._note(row, counted, place), *others]
-        views = (
-            _all_views(node, worked[0], counted, place) if isinstance(node, cst.BaseComp) else ""
-        )
-        if views:
-            return [
-                place.finding(
-                    worked[0],
-                    f"Every iteration over `{place.short(counted, 32)}` makes a view of one row; "
-                    f"`{views}` makes all views in one call",
-                )
-            ]
-        return [self._note(row, counted, place), *others]
+        if isinstance(node, cst.For):
+            return [self._note(counted, row, counted, place), *self._rows(worked, counted, place)]
+        if rounds.counts and isinstance(counted, cst.Call):
+            views = _all_views(node, worked[0], counted, place)
+            if views:
+                return [
+                    place.finding(
+                        worked[0],
+                        f"Every iteration over `{place.short(counted, 32)}` makes a view of one row; "
+                        f"`{views}` makes all views in one call",
+                    )
+                ]
+        return [self._note(row, row, counted, place)]
 
-    def _others(
-        self,
-        row: cst.CSTNode,
-        worked: Sequence[cst.CSTNode],
-        counted: cst.BaseExpression,
-        place: Place,
+    def _rows(
+        self, worked: Sequence[cst.CSTNode], counted: cst.BaseExpression, place: Place
     ) -> list[Finding]:
-        """The first rows that are taken of other tensors than the one that is told, each in a line of its
-        own."""
-        known = {_owner(row, place)}
-        lines = {place.after(row, "").span.line}
+        """The first rows that a loop takes of each tensor, in lines of their own."""
+        known: set[str] = set()
+        lines = {place.after(counted, "").span.line}
         found: list[Finding] = []
-        for other in worked:
-            line = place.after(other, "").span.line
-            if isinstance(other, cst.Name) or _owner(other, place) in known or line in lines:
+        for row in worked:
+            line = place.after(row, "").span.line
+            if isinstance(row, cst.Name) or _owner(row, place) in known or line in lines:
                 continue
-            known.add(_owner(other, place))
+            known.add(_owner(row, place))
             lines.add(line)
+            does = "compares all of a tensor" if isinstance(row, cst.Comparison) else "takes a row"
             found.append(
                 place.finding(
-                    other,
-                    f"The loop over `{place.short(counted, 32)}` takes a row of one more tensor in every "
-                    f"iteration (`{place.short(other, 32)}`)",
+                    row,
+                    f"The loop over `{place.short(counted, 32)}` {does} in every iteration "
+                    f"(`{place.short(row, 32)}`)",
                     certainty="note",
                 )
             )
         return found
 
-    def _note(self, row: cst.CSTNode, counted: cst.BaseExpression, place: Place) -> Finding:
+    def _note(
+        self, at: cst.CSTNode, row: cst.CSTNode, counted: cst.BaseExpression, place: Place
+    ) -> Finding:
         piece = isinstance(row, cst.Subscript) and any(
             not _is_whole(e.slice) and _one(e.slice, place) is None for e in row.slice
         )
@@ -136,8 +134,13 @@ class LaunchPerRow(Rule):
             )
         elif isinstance(row, cst.Name):
             instead = "Work on the whole tensor, before it is taken apart."
+        elif isinstance(row, cst.Comparison):
+            instead = (
+                "Compare with all of them at once (`x[:, None] == torch.arange(n)`), or let each element say "
+                "where it belongs (`index_add_`, `bincount`)."
+            )
         return place.finding(
-            row,
+            at,
             f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every "
             f"iteration (`{place.short(row, 32)}`). {instead}",
             certainty="note",
@@ -165,6 +168,9 @@ def _rows_worked_on(rounds: RowLoop, body: cst.CSTNode, place: Place) -> list[cs
         if isinstance(part, cst.Name):
             if part.value in rounds.rows - bound_here and is_worked_on(part, body, place):
                 found.append(part)
+            continue
+        if _compares_with(part, rounds.counters, place):
+            found.append(part)
             continue
         owner = _taken_from(part, rounds.counters, place) if rounds.counters else None
         by_counter = owner is not None
@@ -347,6 +353,17 @@ def _taken_from(
     if owner is None or not any(names_in(a) == index for a in at):
         return None
     return owner if _is_tensor(owner, place) else None
+
+
+def _compares_with(part: cst.CSTNode, counters: frozenset[str], place: Place) -> bool:
+    """Whether an expression compares a tensor on a device with the number of the round: `labels == i`."""
+    if not isinstance(part, cst.Comparison) or len(part.comparisons) != 1:
+        return False
+    sides = (part.left, part.comparisons[0].comparator)
+    number = next((s for s in sides if isinstance(s, cst.Name) and s.value in counters), None)
+    return number is not None and any(
+        _is_tensor(side, place) and not names_in(side) & counters for side in sides
+    )
 
 
 def _is_tensor(node: cst.BaseExpression, place: Place) -> bool:
