@@ -76,7 +76,7 @@ def load(path: Path) -> PriceTable | None:
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         said = getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: cannot be read: {said}; remove it, or mend it") from None
+        raise UserError(f"{path}: cannot be read: {said}; remove it, or correct it") from None
     try:
         return unpacked(text)
     except (ValueError, RecursionError):

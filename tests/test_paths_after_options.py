@@ -76,7 +76,7 @@ def test_a_setting_in_front_of_paths(suite: pytest.Pytester, run_pytest: Any) ->
 def test_what_is_neither_is_told(suite: pytest.Pytester, run_pytest: Any, word: str) -> None:
     result = run_pytest("--overhead-budget", word)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    said = f"*--overhead-budget: '{word}' is none of check, update, count, and no path*"
+    said = f"*--overhead-budget: '{word}' is neither a mode (check, update, count) nor a path*"
     result.stderr.fnmatch_lines([said])
 
 

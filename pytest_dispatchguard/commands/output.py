@@ -55,7 +55,7 @@ def render_report(
     from pytest_dispatchguard.commands.places import OF_HOSTS, below_repository, from_here
     from pytest_dispatchguard.report import render
 
-    form = arguments.format or "text"
+    form = arguments.format or _format_of(arguments.output)
     above = below_repository(root) if form in OF_HOSTS else ""
     if above:
         from pytest_dispatchguard.report.placed import placed, sources_of
@@ -66,11 +66,19 @@ def render_report(
         report,
         form,
         color=color,
-        width=width(),
+        width=width(_UNCUT) if arguments.output is None else _UNCUT,
         sources=sources,
         shown=from_here(root),
     )
     put(arguments, text, stream)
+
+
+_SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif"}
+
+
+def _format_of(file: Path | None) -> str:
+    """The format that the name of a file asks for."""
+    return "text" if file is None else _SUFFIXES.get(file.suffix.lower(), "text")
 
 
 def expect(file: Path | None) -> None:
@@ -173,6 +181,10 @@ def colored(choice: str) -> bool:
         and "NO_COLOR" not in os.environ
         and os.environ.get("TERM") != "dumb"
     )
+
+
+_UNCUT = 1000
+"""The width of a report that no terminal shows: nothing of a message is cut."""
 
 
 def width(otherwise: int = 100) -> int:

@@ -20,7 +20,7 @@ from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources.files import Source, require
 from pytest_dispatchguard.lint.store.cache import cache_path, clean
 from pytest_dispatchguard.model.errors import UserError, pass_interrupt_on
-from pytest_dispatchguard.model.findings import Finding, Safety
+from pytest_dispatchguard.model.findings import Finding, Safety, tally
 from pytest_dispatchguard.model.reports import Report, Summary
 
 if TYPE_CHECKING:
@@ -353,8 +353,7 @@ def _with_baseline(check: Check, last: Pass, results: _Results) -> _Results:
             root=root,
         )
         baselines.write(path, renewed)
-        number = sum(f.code != UNPARSABLE for f in results.findings)
-        note = f"{number} finding{'' if number == 1 else 's'} accepted into {name}"
+        note = f"{tally(f for f in results.findings if f.code != UNPARSABLE)} accepted into {name}"
         unparsable = tuple(f for f in results.findings if f.code == UNPARSABLE)
         return replace(results, findings=unparsable, notes=(note,))
     if last.match is None or not last.match.stale:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -248,3 +248,15 @@ class RuleInfo:
     """Whether only running code tells."""
     price: Price | None = None
     """What the pattern costs, as its pack says; None where that was not measured."""
+
+
+def tally(findings: Iterable[Finding]) -> str:
+    """How many there are: ``10 findings and 1 note``."""
+    levels = [finding.certainty for finding in findings]
+    notes = levels.count("note")
+    found = len(levels) - notes
+    told = f"{notes} note{'' if notes == 1 else 's'}" if notes else ""
+    if not found and notes:
+        return told
+    told_first = f"{found} finding{'' if found == 1 else 's'}"
+    return f"{told_first} and {told}" if notes else told_first

@@ -87,7 +87,9 @@ def _mode(word: str) -> str:
 def _one_of(word: str, known: Collection[str]) -> str:
     """A word of these; what names tests is left to `with_paths`, which sees the command line as a whole."""
     if word not in known and not _names_tests(word):
-        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}, and no path")
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is neither a mode ({', '.join(known)}) nor a path"
+        )
     return word
 
 

@@ -106,7 +106,7 @@ def said(root: Path) -> str:
     if not number:
         return "recorded nothing: no function of this project ran"
     functions = "function" if number == 1 else "functions"
-    return f"{PROFILE.as_posix()} knows {number} {functions} now; `dispatchguard check` reads it"
+    return f"{PROFILE.as_posix()} now has {number} {functions}; `dispatchguard check` reads it"
 
 
 def keep(root: Path, newer: Profile) -> None:

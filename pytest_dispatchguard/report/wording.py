@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from pytest_dispatchguard.model.findings import Certainty, Finding, Fix, Hot, Price, Ran, Traced
+from pytest_dispatchguard.model.findings import (
+    Certainty,
+    Finding,
+    Fix,
+    Hot,
+    Price,
+    Ran,
+    Traced,
+    tally,
+)
 from pytest_dispatchguard.model.reports import Report
 
 NAME = "dispatchguard"
@@ -193,7 +202,7 @@ def _in_all(findings: Sequence[Finding]) -> str:
     if waits:
         parts.append(f"{waits:.3g} {'wait' if waits == 1 else 'waits'} for the device")
     told = ("at least " if least else "") + " and ".join(parts)
-    return f"{told} ({count(len(findings), 'finding')})"
+    return f"{told} ({tally(findings)})"
 
 
 def microseconds(us: float) -> str:
@@ -261,11 +270,11 @@ def headline(report: Report) -> str:
     hot = f"{count(summary.hot_functions, 'hot function')} of {summary.functions}"
     if not report.findings and report.missing:
         return "Nothing found, but the run is incomplete."
+    if not report.findings and not summary.files:
+        return "No files were checked."
     if not report.findings:
         return f"All clear: {count(summary.files, 'file')} ({hot})."
-    notes = len(report.of("note"))
-    found = count(len(report.findings) - notes, "finding") if notes < len(report.findings) else ""
-    told = " and ".join(filter(None, [found, count(notes, "note") if notes else ""]))
+    told = tally(report.findings)
     touched = len({finding.path for finding in report.findings})
     files = f"{touched} of {summary.files}" if summary.files > touched else str(touched)
     noun = "file" if max(touched, summary.files) == 1 else "files"

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pytest_dispatchguard.model.reviews import Gain
 
 WAITS = "syncs"
+WAIT_US = 10.0
+"""What a wait takes at the least on a device: a number copied back, with nothing queued before it."""
 OF_WORK = ("instructions", "dispatches")
 """Exact counters of the work on the host. They stand in for time where that cannot be told apart."""
 
@@ -14,8 +16,9 @@ OF_WORK = ("instructions", "dispatches")
 def against(gains: Sequence[Gain]) -> str:
     """Why a change is not kept; empty where it surely pays and nothing surely costs more.
 
-    Waits and time are what users notice: more of either is dearer. More instructions or dispatches are
-    dearer unless fewer waits or less time show that they pay."""
+    Waits and time are what users notice: more of either is dearer, but for a few microseconds that a wait
+    takes more on any device. More instructions or dispatches are dearer unless fewer waits or less time show
+    that they pay."""
     dearer = [f"{gain.name}: {what}" for gain in gains for what in _dearer(gain)]
     if dearer:
         return f"dearer: {', '.join(dearer)}" if len(gains) > 1 else "dearer"
@@ -24,11 +27,17 @@ def against(gains: Sequence[Gain]) -> str:
 
 def _dearer(gain: Gain) -> list[str]:
     found = ["waits"] if gain.moved(WAITS) > 0 else []
-    if gain.change is not None and gain.change.low > 1:
+    if gain.change is not None and gain.change.low > 1 and not _pays_in_waits(gain):
         found.append("time")
     if not (found or _surely_better(gain)):
         found = [name for name in OF_WORK if gain.moved(name) > 0]
     return found
+
+
+def _pays_in_waits(gain: Gain) -> bool:
+    """Whether waits that are gone take longer on a device than what the call surely takes more here."""
+    fewer, moved = -gain.moved(WAITS), gain.moved_us
+    return fewer > 0 and moved is not None and moved.low < fewer * WAIT_US
 
 
 def _pays(gain: Gain) -> bool:

@@ -47,7 +47,7 @@ def test_all_safe_fixes_are_made_and_told(two: Path, run: Run) -> None:
     assert re.match(r"pkg/a\.py:6:13 DG\d+ \[\*\] ", lines[0])
     assert re.match(r"pkg/a\.py:7:13 DG\d+ \[\*\] ", lines[1])
     assert lines[2:] == ["2 fixes made in 1 file"]
-    assert (run("fix").out, run("fix").status) == ("no fixes made\n", 0)
+    assert (run("fix").out, run("fix").status) == ("no fixes made: nothing was found\n", 0)
 
 
 def test_fixes_are_selected_by_place(two: Path, run: Run) -> None:
@@ -60,7 +60,7 @@ def test_fixes_are_selected_by_place(two: Path, run: Run) -> None:
 def test_fixes_are_selected_by_code(two: Path, run: Run) -> None:
     code = code_at(run, 6)
     other = "DG4" if not code.startswith("DG4") else "DG5"
-    assert run("fix", "--select", other).out == "no fixes made\n"
+    assert run("fix", "--select", other).out == "no fixes made: nothing was found\n"
     assert run("fix", "--select", f"{other},{code[:3]}").status == 0
     assert (two / "pkg" / "a.py").read_text() == BOTH
 

@@ -87,7 +87,7 @@ def test_a_test_says_itself_what_is_called(tmp_path: Path, layers: Run) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("test_it.py::test_work (work)  ")
     for test, said in (
-        ("test_none", "it names no subject: call overhead(...)"),
+        ("test_none", "it never calls overhead(...)"),
         ("test_gone", "there is no such test"),
         ("test_fails", "assert 1 == 2"),
     ):

@@ -253,7 +253,7 @@ def test_fewer_places(traced: Path, run: Run) -> None:
 
 def test_what_ran_is_recorded(traced: Path, run: Run) -> None:
     done = run("trace", "trace.json.gz", "--record", "--no-cache", cwd=traced)
-    assert done.status == 0 and "knows" in done.err
+    assert done.status == 0 and "profile.json now has" in done.err
     assert (traced / ".dispatchguard" / "profile.json").exists()
     words = ("trace", "trace.json.gz", "--record", "--no-lint")
     assert "--record goes without --no-lint" in one_line(run(*words, cwd=traced))

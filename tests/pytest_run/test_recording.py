@@ -65,7 +65,7 @@ def test_what_was_seen_settles_what_reading_leaves_open(
     assert "if scale:" in before and "if mask:" not in before
     result = run_pytest("--overhead-record")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*profile.json knows 3 functions now*"])
+    result.stdout.fnmatch_lines(["*profile.json now has 3 functions*"])
     after = found(suite.path)
     assert list(after) == ["if mask:"]
     assert after["if mask:"]["certainty"] == "sure"
@@ -157,5 +157,5 @@ def test_programs_are_recorded(suite: pytest.Pytester) -> None:
         check=False,
     )
     assert done.returncode == 3
-    assert "profile.json knows 2 functions now" in done.stderr
+    assert "profile.json now has 2 functions" in done.stderr
     assert "if mask:" in found(suite.path)

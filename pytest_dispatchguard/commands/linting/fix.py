@@ -221,4 +221,17 @@ def _report(checked: Checked, left: Sequence[Finding]) -> str:
     lines = made + [f"not made: {heading_of(f).removeprefix('# ')}" for f in left]
     files = len({one.path for one in checked.rounds})
     told = f"{len(made)} fix{'' if len(made) == 1 else 'es'} made in {files} file{'' if files == 1 else 's'}"
-    return "".join(f"{line}\n" for line in [*lines, told if made else "no fixes made"])
+    return "".join(f"{line}\n" for line in [*lines, told if made else _none_made(checked, left)])
+
+
+def _none_made(checked: Checked, left: Sequence[Finding]) -> str:
+    """Why no fix was made."""
+    from pytest_dispatchguard.model.findings import tally
+
+    findings = checked.report.findings
+    if left or not findings:
+        return "no fixes made" if left else "no fixes made: nothing was found"
+    unsafe = sum(f.fix is not None for f in findings)
+    if not unsafe:
+        return f"no fixes made: there is none for {tally(findings)}"
+    return f"no fixes made: none is safe; --unsafe-fixes has {unsafe}"

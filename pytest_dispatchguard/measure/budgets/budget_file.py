@@ -50,7 +50,7 @@ def load(path: Path) -> Recorded:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         said = str(error).splitlines()[0]
         raise UserError(
-            f"{path.name}: not valid TOML: {said}; mend it, or remove it and run --overhead-budget=update"
+            f"{path.name}: not valid TOML: {said}; correct it, or remove it and run --overhead-budget=update"
         ) from None
     for key, versions in data.items():
         if not (isinstance(versions, dict) and all(map(_are_figures, versions.values()))):

@@ -231,7 +231,7 @@ def properties(verdicts: Sequence[Verdict]) -> list[tuple[str, object]]:
 
 
 def _nothing_named(limits: Mapping[str, Limit]) -> str:
-    return "the test has a budget and names no subject: call overhead(...)" if limits else ""
+    return "the test has a budget, but never calls overhead(...)" if limits else ""
 
 
 def keyed(verdicts: Sequence[Verdict]) -> list[tuple[str, Verdict]]:

@@ -252,7 +252,7 @@ def require_references(subject: Subject, limits: Iterable[str]) -> None:
     """Raises for limits that need a reference where there is none."""
     for name in limits:
         if name in ("ratio", "extra_us") and subject.reference is None:
-            raise UserError(f"{name} needs a reference: say .against(...) what it is held against")
+            raise UserError(f"{name} needs a reference to compare with: call .against(...)")
 
 
 def _refuse_unmeasurable(limits: Sequence[Limit], device: Device) -> None:

@@ -204,7 +204,7 @@ def commit_of(top: Path, name: str, option: str = AGAINST) -> str:
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}")
     answer = run_git(top, *words)
     if answer is None or answer.returncode:
-        raise UserError(f'{option}: git knows no revision "{name}"; fetch or mend it')
+        raise UserError(f'{option}: git knows no revision "{name}"; fetch it, or correct the name')
     return answer.stdout.decode("ascii").strip()
 
 

@@ -115,5 +115,5 @@ def each_subject(test: str, use: Callable[[str, Any], None]) -> None:
         raise UserError(f"{test}: it is skipped: {subjects.skipped[0]}")
     if errors and "not found" not in errors[0]:
         raise UserError(f"{test}: pytest says: {errors[0].removeprefix('ERROR: ')}")
-    known = "there is no such test" if status else "it names no subject: call overhead(...)"
+    known = "there is no such test" if status else "it never calls overhead(...)"
     raise UserError(f"{test}: {known}")

@@ -38,6 +38,8 @@ MOST_CHANGED = 12
 """How many changed lines to show under a fix; ``--diff`` shows all."""
 
 _TAB = 4
+_MARKS = {"safe": "[*]", "unsafe": "[unsafe fix]"}
+"""What stands behind the code of a note that has a fix."""
 
 
 def render(report: Report, options: Options) -> str:
@@ -92,14 +94,16 @@ def _notes(report: Report, options: Options) -> Iterator[Line]:
 
 def _note(finding: Finding, width: int) -> Line:
     where = f"    {place(finding)} "
+    mark = "" if finding.fix is None else _MARKS[finding.fix.safety]
     measured = "" if finding.traced is None else f"{in_trace(finding.traced)}: "
     message, cut = _shortened(
         measured + _visible(_one_line(finding.message)),
-        max(width - len(where) - len(finding.code) - 2, 20),
+        max(width - len(where) - len(finding.code) - len(mark) - 2, 20),
     )
     return [
         (where, "dim"),
         (finding.code, "yellow"),
+        (mark, "cyan"),
         (f" {message}{'…' if cut else ''}", ""),
     ]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from pytest_dispatchguard.model.findings import tally
 from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.model.verdicts import Verdict
@@ -63,7 +64,7 @@ def page(known: Known) -> str:
 
 
 def _title(known: Known) -> str:
-    parts = [] if known.report is None else [count(len(known.report.findings), "finding")]
+    parts = [] if known.report is None else [tally(known.report.findings)]
     parts += [] if known.verdicts is None else [count(len(known.verdicts), "budget")]
     return f"{NAME}: {', '.join(parts)}" if parts else NAME
 

@@ -44,6 +44,7 @@ def observed(
         else:
             found[place.path, place.line, _code(sync, place)][sync] += number
     taken = instructions or {}
+    steps = any(one.loop for one in (ran or {}).values())
     dearest = sorted(
         found.items(), key=lambda item: (*_order(item[1], taken.get(item[0][:2])), item[0])
     )
@@ -57,6 +58,7 @@ def observed(
             rules.get(code, code),
             taken.get((path, line)),
             _loops([ran[sync] for sync in seen]) if ran else (),
+            steps,
         )
         for (path, line, code), seen in dearest
     ], elsewhere
@@ -90,6 +92,7 @@ def _finding(
     rule: str,
     instructions: int | None,
     ran: tuple[Ran, ...],
+    steps: bool,
 ) -> Finding:
     (sync, _), *_ = seen.most_common(1)
     own = [frame for frame in sync.frames if rel(frame.path) is not None]
@@ -98,13 +101,16 @@ def _finding(
         next(frame for frame in other.frames if rel(frame.path) is not None)
         for other, _ in seen.most_common()
     ]
+    at_top = own[0].function == "<module>"
     return Finding(
         code,
         rule,
         rel(path) or path,
         _span(here),
-        "" if own[0].function == "<module>" else own[0].function,
+        "" if at_top else own[0].function,
         _message(seen, here, ran, instructions),
+        # A training script that moves its model once, before its steps, has nothing to change.
+        certainty="note" if steps and at_top and seen.total() == 1 else "sure",
         hot=Hot(way[0], way, "seen running"),
         source=_line(path, line).strip(),
         ran=ran,
@@ -161,6 +167,10 @@ def _message(
     return f"{_what(operations, places)} made the host wait {often}{told}{where}: {sync.why}"
 
 
+_SAID = {"truth": "its truth value"}
+"""Operations that are no name of what is called, in words."""
+
+
 def _what(operations: Sequence[str], places: Sequence[Frame]) -> str:
     """The source of the expression, and the name of the operation unless the source contains it."""
     texts = list(dict.fromkeys(shown(f.path, f.place) for f in places))
@@ -169,7 +179,7 @@ def _what(operations: Sequence[str], places: Sequence[Frame]) -> str:
     left = len(texts) - _MOST_TEXTS
     told = _quoted(texts[:_MOST_TEXTS]) + (f" and {left} more" if left > 0 else "")
     unsaid = [name for name in operations if not any(_names(text, name) for text in texts)]
-    return f"{told} ({', '.join(unsaid)})" if unsaid else told
+    return f"{told} ({', '.join(_SAID.get(name, name) for name in unsaid)})" if unsaid else told
 
 
 def _names(text: str, operation: str) -> bool:

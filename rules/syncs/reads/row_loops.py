@@ -57,13 +57,15 @@ class RowLoop:
     """Names for where a piece begins and ends, which is not where the number of the round says."""
     counts: bool = False
     """Whether it goes through a `range`."""
+    carries: bool = False
+    """Whether a round needs what the round before it computed."""
 
 
 def row_loop(loop: cst.For | cst.CompFor, body: cst.CSTNode, place: Place) -> RowLoop | None:
     """How a loop takes rows, unless it is surely short, or goes through layers."""
     over, shown = loop.iter, place.text(loop.iter).lower()
     if isinstance(over, cst.Call) and place.name(over) == "range" and over.args:
-        return None if _OF_LAYERS.search(shown) else _counting(loop, over, body)
+        return None if _OF_LAYERS.search(shown) else _counting(loop, over, body, place)
     if _BY_MEMORY.search(shown):
         return None
     if _BY_MODEL.search(shown) and not _is_taken_apart(over, place):
@@ -86,13 +88,15 @@ def row_loop(loop: cst.For | cst.CompFor, body: cst.CSTNode, place: Place) -> Ro
     return RowLoop(over, counters, rows, bounds)
 
 
-def _counting(loop: cst.For | cst.CompFor, over: cst.Call, body: cst.CSTNode) -> RowLoop | None:
+def _counting(
+    loop: cst.For | cst.CompFor, over: cst.Call, body: cst.CSTNode, place: Place
+) -> RowLoop | None:
     last = over.args[min(len(over.args), 2) - 1].value
     if isinstance(last, cst.Integer) and last.evaluated_value <= _FEW:
         return None
     counters = names_in(loop.target)
     bounds = _bounds(frozenset(), counters, body) if len(over.args) < 3 else frozenset()
-    return RowLoop(over, counters, bounds=bounds, counts=True)
+    return RowLoop(over, counters, bounds=bounds, counts=True, carries=_carries(body, place))
 
 
 def _goes_through_layers(

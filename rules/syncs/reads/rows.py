@@ -80,7 +80,7 @@ class LaunchPerRow(Rule):
         row = next((one for one in worked if is_worked_on(one, body, place)), worked[0])
         counted = rounds.over
         if isinstance(node, cst.For):
-            return [self._note(counted, row, counted, place), *self._rows(worked, counted, place)]
+            return [self._note(counted, row, rounds, place), *self._rows(worked, counted, place)]
         if rounds.counts and isinstance(counted, cst.Call):
             views = _all_views(node, worked[0], counted, place)
             if views:
@@ -91,12 +91,12 @@ class LaunchPerRow(Rule):
                         f"`{views}` makes all views in one call",
                     )
                 ]
-        return [self._note(row, row, counted, place)]
+        return [self._note(row, row, rounds, place)]
 
     def _rows(
         self, worked: Sequence[cst.CSTNode], counted: cst.BaseExpression, place: Place
     ) -> list[Finding]:
-        """The first rows that a loop takes of each tensor, in lines of their own."""
+        """The first rows that a loop takes of a few tensors, in lines of their own."""
         known: set[str] = set()
         lines = {place.after(counted, "").span.line}
         found: list[Finding] = []
@@ -115,36 +115,44 @@ class LaunchPerRow(Rule):
                     certainty="note",
                 )
             )
-        return found
+        return found[:_MOST_ROWS]
 
-    def _note(
-        self, at: cst.CSTNode, row: cst.CSTNode, counted: cst.BaseExpression, place: Place
-    ) -> Finding:
-        piece = isinstance(row, cst.Subscript) and any(
-            not _is_whole(e.slice) and _one(e.slice, place) is None for e in row.slice
-        )
-        instead = (
-            "Work on all rows at once; if that is not possible, one `.unbind()` before the loop makes all "
-            "views in one call, for rows that are only read."
-        )
-        if piece:
-            instead = (
-                "Work on all pieces at once: with an index that says which piece each row belongs to "
-                "(`index_add_`, `segment_reduce`), padded, or nested."
-            )
-        elif isinstance(row, cst.Name):
-            instead = "Work on the whole tensor, before it is taken apart."
-        elif isinstance(row, cst.Comparison):
-            instead = (
-                "Compare with all of them at once (`x[:, None] == torch.arange(n)`), or let each element say "
-                "where it belongs (`index_add_`, `bincount`)."
-            )
+    def _note(self, at: cst.CSTNode, row: cst.CSTNode, rounds: RowLoop, place: Place) -> Finding:
+        shown = place.short(rounds.over, 32)
         return place.finding(
             at,
-            f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every "
-            f"iteration (`{place.short(row, 32)}`). {instead}",
+            f"The loop over `{shown}` makes views and launches kernels in every iteration "
+            f"(`{place.short(row, 32)}`). {_instead(row, rounds, place)}",
             certainty="note",
         )
+
+
+_MOST_ROWS = 3
+"""How many rows of a loop are reported beside the loop."""
+
+
+def _instead(row: cst.CSTNode, rounds: RowLoop, place: Place) -> str:
+    """What to do in place of a loop over rows."""
+    unbound = (
+        "one `.unbind()` before the loop makes all views in one call, for rows that are only read"
+    )
+    if rounds.carries:
+        return f"Each iteration needs the one before it, but {unbound}."
+    if isinstance(row, cst.Name):
+        return "Work on the whole tensor, before it is taken apart."
+    if isinstance(row, cst.Comparison):
+        return (
+            "Compare with all of them at once (`x[:, None] == torch.arange(n)`), or let each element say "
+            "where it belongs (`index_add_`, `bincount`)."
+        )
+    if isinstance(row, cst.Subscript) and any(
+        not _is_whole(e.slice) and _one(e.slice, place) is None for e in row.slice
+    ):
+        return (
+            "Work on all pieces at once: with an index that says which piece each row belongs to "
+            "(`index_add_`, `segment_reduce`), padded, or nested."
+        )
+    return f"Work on all rows at once; if that is not possible, {unbound}."
 
 
 def _owner(row: cst.CSTNode, place: Place) -> str:

@@ -163,8 +163,9 @@ class MaskRead(Rule):
         if len(alike) > 1 and not _changed_between(mask, alike, place):
             changes = bool(place.loops) and not place.invariant(mask, place.loops[-1])
             once = "once per iteration" if changes else "once"
+            more = "one more selection" if len(alike) == 2 else f"{len(alike) - 1} more selections"
             return (
-                f"and {len(alike) - 1} more selections use the same mask; for each, the host waits for the "
+                f"and {more} use the same mask; for each, the host waits for the "
                 f"device to count its elements. Find its indices {once} {select}"
             )
         if place.loops and same_in_every_round(mask, place.loops[-1], place):
