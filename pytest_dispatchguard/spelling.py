@@ -11,9 +11,7 @@ def nearest(word: str, valid: Iterable[str]) -> str | None:
     import difflib
 
     by_fold = {option.casefold(): option for option in sorted(valid, reverse=True)}
-    # Codes such as DG401 share most of their letters with all others.
-    cutoff = 0.75 if word[-1:].isdigit() else 0.5
-    close = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=cutoff)
+    close = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.5)
     return by_fold[close[0]] if close else None
 
 

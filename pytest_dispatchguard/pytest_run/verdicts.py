@@ -45,6 +45,8 @@ class Gatherer:
         """Tests of which there is no verdict."""
         self.trouble = ""
         """Why a file could not be written; empty where all were."""
+        self.written = ""
+        """What became of the file of budgets; empty where it was not to be written."""
         self.unkept = ""
         """Why the run is not in the history; empty where it is, or need not be."""
         self.began: Began | None = None
@@ -139,6 +141,8 @@ class Gatherer:
         if undecided and self.options.undecided == "warn":
             said = f"warning: {undecided} undecided: times were too uncertain to decide, see above"
             terminalreporter.line(said, yellow=True)
+        if self.written:
+            terminalreporter.line(self.written)
         if self.options.mode != "update":
             path = self.config.rootpath / budget_file.NAME
             for line in session.compared(self.verdicts, path, self._all_tests()):
@@ -185,8 +189,10 @@ class Gatherer:
                 _write(self.options.histogram, self._histogram().encode())
             if updating:
                 path = self.config.rootpath / budget_file.NAME
-                text = rewritten(path, self.verdicts, self._all_tests())
-                write_source(path, text.encode())
+                budgets = rewritten(path, self.verdicts, self._all_tests()).encode()
+                same = path.is_file() and path.read_bytes() == budgets
+                write_source(path, budgets)
+                self.written = f"{path.name}: {'nothing changed' if same else 'written'}"
         except (UserError, OSError) as error:
             self.trouble = str(error)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR

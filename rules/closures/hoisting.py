@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import libcst as cst
@@ -17,7 +18,7 @@ def hoisted(
     """What a function builds on every call, defined at module level under a name of its own; None where it
     refers to itself, has decorators, or defaults that each call works out anew."""
     if isinstance(node, cst.FunctionDef | cst.ClassDef):
-        name, gone = node.name, place.without(node)
+        name, gone = node.name, _without_comments(node, place)
     else:
         held = assigned(node, place)
         if held is None:
@@ -37,6 +38,24 @@ def hoisted(
     if not uses or any(id(n) in inside for n in uses) or any(map(_is_private, nodes.walk(node))):
         return None
     return _fix(node, uses, own, definition, gone, place)
+
+
+def _comments_above(node: cst.FunctionDef | cst.ClassDef) -> list[cst.EmptyLine]:
+    """The lines of the comment that stands right above a definition, and moves with it."""
+    lines: list[cst.EmptyLine] = []
+    for line in reversed(node.leading_lines):
+        if line.comment is None:
+            break
+        lines.insert(0, line)
+    return lines
+
+
+def _without_comments(node: cst.FunctionDef | cst.ClassDef, place: Place) -> Edit | None:
+    """Remove a definition, and the comment right above it."""
+    gone, above = place.without(node), len(_comments_above(node))
+    if gone is None or gone.replacement or not above:
+        return gone
+    return replace(gone, span=replace(gone.span, line=gone.span.line - above))
 
 
 @lru_cache(maxsize=2)
@@ -71,7 +90,9 @@ def _defined(
     if isinstance(node, cst.ClassDef):
         if node.decorators:
             return None
-        moved = node.with_changes(name=cst.Name(own), leading_lines=[], lines_after_decorators=[])
+        moved = node.with_changes(
+            name=cst.Name(own), leading_lines=_comments_above(node), lines_after_decorators=[]
+        )
         return place.text(moved).strip("\n")
     if not all(p.default is None or _is_literal(p.default) for p in _params(node)):
         return None
@@ -80,7 +101,9 @@ def _defined(
         return None if "\n" in "".join(parts) else f"def {own}({parts[0]}):\n    return {parts[1]}"
     if node.decorators or node.asynchronous is not None:
         return None
-    changed = node.with_changes(name=cst.Name(own), leading_lines=[], lines_after_decorators=[])
+    changed = node.with_changes(
+        name=cst.Name(own), leading_lines=_comments_above(node), lines_after_decorators=[]
+    )
     return place.text(changed).strip("\n")
 
 

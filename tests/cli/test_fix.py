@@ -65,6 +65,38 @@ def test_fixes_are_selected_by_code(two: Path, run: Run) -> None:
     assert (two / "pkg" / "a.py").read_text() == BOTH
 
 
+def test_where_no_fix_is_made_it_says_why(write: Write, run: Run) -> None:
+    write({"pyproject.toml": "[tool.dispatchguard]\n", "a.py": UNSAFE})
+    assert run("fix").out == "no fixes made: none is safe; --unsafe-fixes has 1\n"
+    write({"a.py": HEAD + "        return x.sum().item()\n"})
+    assert run("fix").out == "no fixes made: there is none for 1 note\n"
+
+
+COMMENTED = """\
+import torch
+
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        y = x + 1
+
+        # Doubles it,
+        # and no more.
+        def twice(a):
+            return a * 2
+
+        return twice(y) + twice(x)
+"""
+
+
+def test_a_definition_takes_its_comment_along(write: Write, run: Run) -> None:
+    project = write({"pyproject.toml": "[tool.dispatchguard]\n", "a.py": COMMENTED})
+    assert "1 fix made" in run("fix").out
+    fixed = (project / "a.py").read_text()
+    assert "# Doubles it,\n# and no more.\ndef _twice(a):\n    return a * 2\n" in fixed
+    assert fixed.count("Doubles") == 1 and "return _twice(y) + _twice(x)" in fixed
+
+
 def test_a_code_and_a_place_add_up(two: Path, run: Run) -> None:
     other = "DG4" if not code_at(run, 6).startswith("DG4") else "DG5"
     assert run("fix", "--select", other, "--select", "pkg/a.py:6").status == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,55 @@ def test_a_note_is_told_in_one_line_and_fails_nothing(write: Write, run: Run) ->
     assert "1 note in 1 file" in done.out
     assert run("check", "--strict").status == 1
     assert run("check", "--no-notes", "--strict").status == 0
+
+
+FIXABLE = (
+    "import torch\nimport torch.nn as nn\n\n\ndef scaled(x: torch.Tensor):\n"
+    "    return x * torch.ones(3).to(x.device)\n\n\ndef drawn(x: torch.Tensor):\n"
+    "    return x * torch.rand(3).to(x.device)\n"
+)
+
+
+def test_a_note_says_whether_its_fix_is_safe(write: Write, run: Run) -> None:
+    write({"lib/__init__.py": "", "lib/a.py": FIXABLE, "setup.py": ""})
+    told = run("check").out
+    assert "6:16 DG504[*] " in told and "10:16 DG504[unsafe fix] " in told
+
+
+def test_nothing_is_cut_where_no_terminal_shows_it(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write({"a.py": NOTE})
+    message = run("check", "--format", "json").findings[0]["message"]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(sys, "__stdout__", None)
+    assert message in run("check").out
+    monkeypatch.setenv("COLUMNS", "80")
+    assert message not in run("check").out
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("r.json", "{"),
+        ("r.sarif", "{"),
+        ("r.md", "###"),
+        ("r.html", "<!doctype html>"),
+        ("r", "Notes"),
+    ],
+)
+def test_the_name_of_a_file_says_its_format(write: Write, run: Run, name: str, begins: str) -> None:
+    root = write({"a.py": NOTE})
+    assert run("check", "--output", name).status == 0
+    assert (root / name).read_text().lower().startswith(begins.lower())
+    run("check", "--output", name, "--format", "github")
+    assert (root / name).read_text().startswith("::")
+
+
+def test_where_nothing_is_checked_it_says_so(write: Write, run: Run) -> None:
+    write({"a.py": NOTE, "pyproject.toml": '[tool.dispatchguard]\nexclude = ["a.py"]\n'})
+    done = run("check", "a.py")
+    assert (done.status, done.out) == (0, "No files were checked.\n")
 
 
 def test_the_configuration_has_its_say(write: Write, run: Run) -> None:
@@ -92,7 +142,8 @@ def git(root: Path, *words: str) -> None:
 
 def test_a_baseline_takes_in_notes(write: Write, run: Run) -> None:
     root = write({"a.py": NOTE})
-    run("check", "--baseline", "b.json", "--write-baseline")
+    made = run("check", "--baseline", "b.json", "--write-baseline")
+    assert "1 note accepted into b.json" in made.out
     assert "DG411" in (root / "b.json").read_text()
     assert "Notes: " not in run("check", "--baseline", "b.json").out
 
