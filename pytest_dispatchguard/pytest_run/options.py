@@ -459,9 +459,9 @@ def _refuse(config: pytest.Config, options: Options) -> None:
     haunted = config.getoption("--overhead-ghost") and options.worker is None
     if haunted and options.mode is not None:
         raise pytest.UsageError(
-            "--overhead-ghost and --overhead-budget do not go together: the ghost's own work would "
+            "--overhead-ghost cannot be combined with --overhead-budget: the ghost's own work would "
             "be in all "
-            "figures; tests of waits ask for the fixture ghost_cuda"
+            "figures; in tests that count waits, use the fixture ghost_cuda"
         )
     if "--overhead-against" in given and "--overhead-compare" in given:
         raise pytest.UsageError("--overhead-against and --overhead-compare: name one base, not two")

@@ -35,7 +35,12 @@ def run(code: CodeType, names: dict[str, Any], folder: Path) -> None:
 
 
 def compiled(text: str, where: str, mode: str) -> CodeType:
-    """Compiles Python code; syntax errors become one line."""
+    """Compiles Python code; syntax errors become one line, and so does a file where code is wanted."""
+    if mode == "eval" and text.strip().endswith(".py"):
+        raise UserError(
+            f"{where}: {text.strip()} is a file: name an expression that calls something, such as "
+            f"'f(x)', and import f in --setup"
+        )
     try:
         return compile(text, f"<{where.strip('-')}>", mode)
     except (SyntaxError, ValueError) as error:

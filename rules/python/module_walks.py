@@ -205,7 +205,7 @@ class ModuleTreeWalk(Rule):
     ## What it does
     Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules
     in hot functions, `next(self.parameters()).dtype` among them. A loop over them once per step is a
-    note, and so is one over those of an attribute of which only that call says that it is a module.
+    note, and so is a walk over an attribute of which nothing but that call says that it is a module.
     `model.train()` and `model.eval()`, which walk it to set a flag everywhere, are notes, and so are
     `self.proj.to(x.device)`, `.cuda()`, `.half()` and the like of modules, but where a condition asks for the
     device or dtype, or the function is named for moving things.

@@ -213,7 +213,7 @@ def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run_py
         ),
         (("--overhead-lint-output=a.txt",), "*--overhead-lint-output needs --overhead-lint*"),
         (("--overhead-lint", "--overhead-lint-output=no/a.txt"), "*the directory does not exist*"),
-        (("--overhead-ghost", "--overhead-budget=count"), "*do not go together*"),
+        (("--overhead-ghost", "--overhead-budget=count"), "*cannot be combined with*"),
     ],
 )
 def test_options_that_cannot_be_are_one_line(

@@ -351,10 +351,11 @@ def _lines(lines: Sequence[CostlyLine]) -> list[str]:
 
 def advice(findings: Sequence[Finding]) -> str:
     """The linter's findings on the costly lines."""
-    return "\n".join(
+    lines = (
         one_line(f"{_place(finding.path, finding.span.line)}: {finding.code} {finding.message}")
         for finding in findings
     )
+    return "\n".join(dict.fromkeys(lines))
 
 
 def _measured(measured: Measurement) -> str:

@@ -11,7 +11,7 @@ from pytest_dispatchguard.model.traces import BUSY_ENOUGH, Line, Trace
 from pytest_dispatchguard.report.wording import count, duration
 
 STACKS = (
-    "The trace has no stacks, so waits are told by operator and by `record_function`. To see lines, record "
+    "The trace has no stacks, so waits are shown by operator and by `record_function`. To see lines, record "
     "with `profile(with_stack=True, ...)`; for the call stacks of operators too, add "
     "`experimental_config=torch._C._profiler._ExperimentalConfig(verbose=True)`."
 )

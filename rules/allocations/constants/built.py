@@ -267,15 +267,11 @@ class ConstantTensorBuiltPerCall(Rule):
         first: dict[int, cst.CSTNode] = place.once(("grown of numbers",), dict)
         if first.setdefault(id(whole), node) is not node:
             return None  # told where the first of its parts is made
-        depends, they = (
-            (f" and {_counted(steps)} on it depend", "they give")
-            if steps
-            else (" depends", "it gives")
-        )
+        depends = f" and {_counted(steps)} on it depend" if steps else " depends"
         return place.finding(
             node,
-            f"`{place.short(node)}`{depends} on numbers alone, and {'run' if steps else 'runs'} on every "
-            f"call; keep what {they}, for each size and device",
+            f"`{place.short(node)}`{depends} on sizes alone, but {'run' if steps else 'runs'} on every call; "
+            "cache the result for each size and device",
             certainty="note",
         )
 

@@ -213,7 +213,7 @@ class ReadsInARow(ReadRule):
     ## What it does
 
     Finds two or more `.item()`, `float()` or `int()` reads in one statement, or in statements that
-    follow each other, of which none needs what another gave. The reads in other statements than the first
+    follow each other, none of which uses the result of another. The reads in other statements than the first
     are notes: what is said of the first takes care of them.
 
     ## Why it costs

@@ -29,7 +29,7 @@ class LaunchPerRow(Rule):
 
     Left alone are pieces of equal size, or whose names say that they are as large as memory allows
     (`chunks`, `tiles`), what a model has a few of, by its name (`layers`, `levels`, `features`), and, but for
-    a `range`, loops whose rounds need what the round before made.
+    a `range`, loops whose iterations depend on the one before.
 
     A comprehension that only lists the views of all rows, which nobody writes to, is a finding: `x.unbind()`
     and `x.split(1)` make them in one call.
