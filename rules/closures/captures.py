@@ -22,11 +22,17 @@ COMPILERS = (
 
 
 def is_negligible(place: Place) -> bool:
-    """Whether a function more or less is nothing here: once beside a step of training, or elsewhere. Where
-    only loops are hot, these are the steps."""
+    """Whether a function more or less is nothing here: once beside a step of training, beside layers that
+    run again in the backward pass to save memory, or elsewhere. Where only loops are hot, these are the
+    steps."""
     more = (place.hot.loop or place.loops) and not place.hot.only_loops
     once_a_step = not place.per_call and not more
-    return once_a_step or not_run_by_torch(place)
+    return once_a_step or _is_checkpointed(place) or not_run_by_torch(place)
+
+
+def _is_checkpointed(place: Place) -> bool:
+    """Whether the place is only reached with checkpoints of activations."""
+    return any(holds and "checkpoint" in place.text(test) for test, holds in place.conditions)
 
 
 def not_run_by_torch(place: Place) -> bool:

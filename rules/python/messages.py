@@ -191,7 +191,8 @@ class PrintInHotCode(Rule):
 
     ## What it does
 
-    Flags `print(…)` in hot code. Under a condition, and in the loops of a training, it is a note.
+    Flags `print(…)` in hot code. Under a condition, and in the loops of a training, it is a note, unless
+    the text says that something has gone wrong.
 
     ## Why it costs
 
@@ -234,6 +235,8 @@ class PrintInHotCode(Rule):
         at_step = not (place.per_call or place.hot.users)
         if at_step and (place.conditions or not place.loops):
             return None
+        if place.conditions and _COMPLAINS.search(place.text(node)):
+            return None  # what rarely happens
         return place.finding(
             node,
             f"`{place.short(node)}` prints on every call. Remove it, or log it behind a debug option",
@@ -241,6 +244,11 @@ class PrintInHotCode(Rule):
         )
 
 
+_COMPLAINS = re.compile(
+    r"(?i)warn|error|fail|can(?:no|')t|could(?:n't| not)|invalid|missing|unexpected|unknown|skipp|"
+    r"not (?:found|supported|implemented)|no such"
+)
+"""What is printed where something has gone wrong."""
 _PRINTS = re.compile(
     r"print|report|summar|debug|log(?!it|prob)|verbose|progress|display|show|(?<![a-z])main|dump|trace|warn|"
     r"error|info"

@@ -398,7 +398,7 @@ class LinalgChecked(Rule):
             + (
                 f"`torch.linalg.{without}` returns them as a tensor and does not wait."
                 if without
-                else "No variant of it avoids the check: call it less often, or use `qr` or `inv_ex`, which do "
+                else "No variant avoids the check: call it less often, or use `qr` or `inv_ex`, which do "
                 "not wait, where these will do."
             ),
             certainty="note",

@@ -284,9 +284,11 @@ def use(read: Read, place: Place) -> str:
         total, more = place.short(parent.targets[0].target), detached(read, place)
         return f"Accumulate on the device (add `{more}`), and read `{total}` where it is logged."
     if isinstance(parent, cst.Call):
-        last = place.last_name(parent)
-        if last in _LOGGING or last.startswith(("log", "record", "report", "write", "track")):
+        last, logs = place.last_name(parent), _logger(parent, place)
+        if logs == "keeps":
             return f"Pass on the tensor (`{detached(read, place)}`), and read it only when it is logged."
+        if logs == "shows":
+            return "Log it every so many steps."
         if last == "range" or (
             place.name(parent).startswith("torch.")
             and last in ("zeros", "ones", "empty", "full", "arange")
@@ -391,19 +393,43 @@ _FIGURES = re.compile(
 
 
 def _logged(read: Read, place: Place) -> bool:
-    """Whether a number is read in every step for a log only."""
-    if reported(read.call, place):
-        return True
+    """Whether a number is read in every step for a log only, which need not have it at once."""
     parent = place.parent(read.call)
     while isinstance(parent, cst.Dict | cst.Tuple | cst.BinaryOperation) or (
         isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round")
     ):
         parent = place.parent(parent)
-    if not isinstance(parent, cst.Call):
-        return False
-    last = place.last_name(parent)
-    logs = last in _LOGGING or last.startswith(("log", "record", "report", "write", "track"))
-    return logs and bool(place.loops or place.hot.only_loops or place.hot.per == "step")
+    logs = _logger(parent, place) if isinstance(parent, cst.Call) else ""
+    if logs != "shows" and reported(read.call, place):
+        return True
+    stepwise = place.loops or place.hot.only_loops or place.hot.per == "step"
+    return logs == "keeps" and bool(stepwise)
+
+
+_LISTS = frozenset({"append", "extend", "insert", "put"})
+_OF_TRAINING = re.compile(
+    r"acc|corr|cost|err|fid|grad|kl|loss|mean|mse|nll|norm|ppl|preds?|prob|return|reward|rms|score|sum|targets?|time|total|"
+    r"track|value",
+    re.IGNORECASE,
+)
+"""What is collected for a log, or to be looked at in the end, by its name."""
+_SERVICES = ("comet_ml.", "mlflow.", "neptune.", "swanlab.", "wandb.")
+"""Packages whose functions read at once what they are given."""
+
+
+def _logger(call: cst.Call, place: Place) -> Literal["keeps", "shows", ""]:
+    """Whether a call keeps a number for a log, or shows it in one at once; empty where it may need it."""
+    last = place.last_name(call)
+    if last not in _LOGGING and not last.startswith(("log", "record", "report", "write", "track")):
+        return ""
+    if not isinstance(place.parent(call), cst.Expr):
+        return ""  # its result depends on the number
+    if last in _LISTS:
+        receiver = place.receiver(call)
+        name = "" if receiver is None else place.text(receiver)
+        return "keeps" if _FIGURES.search(name) or _OF_TRAINING.search(name) else ""
+    shows = place.name(call).startswith(_SERVICES) or last.startswith("add_scalar")
+    return "shows" if shows else "keeps"
 
 
 def _checks(node: cst.CSTNode, place: Place) -> bool:
