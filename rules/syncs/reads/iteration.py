@@ -67,6 +67,8 @@ class PythonExtremumOfTensors(Rule):
                 f"comparison. `{better}` is one operation.",
             )
         element = kind.element
+        if kind.cls == "dict":
+            return None  # its keys are compared
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
             better = "torch.stack(...)" + (".sort().values" if how == "sorted" else f".{how}()")
             return place.finding(
