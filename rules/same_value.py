@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import libcst as cst
 
-from pytest_dispatchguard import Place, Scene
+from pytest_dispatchguard import Place, Scene, nodes
 
+from .allocations.uses import given_to_writers
 from .syncs.waits import RANDOM, REDUCING
-from .syntax import bound_names, contains, names_in
+from .syntax import bound_names, contains, names_in, target_names
 
 
 def same_value(
@@ -34,7 +38,147 @@ def same_value(
     names = names_in(first)
     if place.self_name in names and at.statement is not scene.statement:
         return False
-    return not names & bound_names(between)
+    if names & bound_names(between):
+        return False
+    return not _may_differ(first, between or [scene.statement], bool(between), place)
+
+
+_MODES = frozenset(
+    "__enter__ __exit__ enter_context set_autocast_dtype set_autocast_enabled set_default_device "
+    "set_default_dtype set_grad_enabled".split()
+)
+"""Calls after which the same call gives something else."""
+_LEARNS = frozenset(
+    "backward clip_grad_norm_ clip_grad_value_ load_state_dict manual_backward replay step unscale_ update "
+    "vjp zero_grad".split()
+)
+"""Calls that change parameters and gradients without naming them."""
+_OF_LISTS = frozenset({"cat", "stack"})
+
+
+def _may_differ(
+    node: cst.BaseExpression, parts: Sequence[cst.CSTNode], whole: bool, place: Place
+) -> bool:
+    """Whether code may change what an expression is made of, under its name or another; `whole` says that all
+    of it runs between the two times that the expression is worked out."""
+    names = names_in(node)
+    done = [place.once(("does", id(part)), partial(_does, part, place)) for part in parts]
+    lasts = frozenset().union(*(one.lasts for one in done))
+    if lasts & _MODES or (
+        lasts & _LEARNS and not all(_is_made_here(n, place) for n in _names(node))
+    ):
+        return True
+    if not whole and (names & bound_names(parts) or _has_lines(parts)):
+        return True
+    if any(names & one.filled for one in done):
+        return True
+    written = frozenset().union(*(one.written for one in done))
+    if written and written & _others_of(names, place):
+        return True
+    handed = frozenset().union(*(one.handed for one in done))
+    return bool(handed & names) and bool(handed & _opened(node, place))
+
+
+class _Done(NamedTuple):
+    """What a statement does to what it names."""
+
+    lasts: frozenset[str]
+    """The last names of what it calls."""
+    written: frozenset[str]
+    """What it writes into."""
+    filled: frozenset[str]
+    """What it gives to calls that are made for their effect, to kernels and operators of torch's library."""
+    handed: frozenset[str]
+    """What it gives to any calls but those of torch."""
+
+
+def _does(part: cst.CSTNode, place: Place) -> _Done:
+    walked = list(nodes.walk(part))
+    calls = [one for one in walked if isinstance(one, cst.Call)]
+    written = [one for node in walked for one in nodes.written_by(node)]
+    others = [call for call in calls if not place.name(call).startswith("torch.")]
+    return _Done(
+        frozenset(map(place.last_name, calls)),
+        frozenset(one.value for one in written if isinstance(one, cst.Name)),
+        given_to_writers(part, place),
+        frozenset(name for call in others for name in _given(call)),
+    )
+
+
+def _given(call: cst.Call) -> frozenset[str]:
+    """The names that a call is given."""
+    return frozenset().union(*(names_in(argument.value) for argument in call.args))
+
+
+def _has_lines(parts: Sequence[cst.CSTNode]) -> bool:
+    """Whether statements share a line."""
+    return any(isinstance(one, cst.SimpleStatementLine) and len(one.body) > 1 for one in parts)
+
+
+def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
+    """The names of what an expression works on, without those of torch."""
+    return (one for one in nodes.names_in(node) if one.value not in ("torch", "F", "nn"))
+
+
+def _is_made_here(name: cst.Name, place: Place) -> bool:
+    """Whether a name holds what a call or an operation in the function gave: no parameter, no gradient."""
+    return isinstance(place.value_of(name), cst.Call | cst.BinaryOperation | cst.Comparison)
+
+
+def _opened(node: cst.BaseExpression, place: Place) -> frozenset[str]:
+    """The names of lists whose tensors an expression puts together, and of objects whose attributes it reads:
+    whoever is given one may change it."""
+    found: set[str] = set()
+    for part in nodes.walk(node):
+        if isinstance(part, cst.Call) and place.last_name(part) in _OF_LISTS:
+            found |= names_in(part)
+        elif (
+            isinstance(part, cst.Attribute)
+            and isinstance(part.value, cst.Name)
+            and not place.kind(part.value).is_tensor
+            and not place.name(part).startswith("torch.")
+        ):
+            found.add(part.value.value)
+    return frozenset(found) - {"torch"}
+
+
+def _others_of(names: frozenset[str], place: Place) -> frozenset[str]:
+    """The names that may hold the same tensors as others do, or a part or view of them: all that the function
+    makes of these."""
+    return place.once(("others of", id(place.function), names), partial(_closure, names, place))
+
+
+def _closure(names: frozenset[str], place: Place) -> frozenset[str]:
+    made = place.once(("made of", id(place.function)), lambda: _made_of(place.function))
+    users: dict[str, set[str]] = {}
+    for name, sources in made:
+        for source in sources:
+            users.setdefault(source, set()).add(name)
+    found, waiting = set(names), list(names)
+    while waiting:
+        for name in users.get(waiting.pop(), ()):
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    return frozenset(found - names)
+
+
+def _made_of(function: cst.FunctionDef) -> list[tuple[str, frozenset[str]]]:
+    """The names that a function binds by assignments and loops, each with the names they are made of."""
+    found: list[tuple[str, frozenset[str]]] = []
+    for part in nodes.walk(function.body):
+        if isinstance(part, cst.For):
+            found += [(name, names_in(part.iter)) for name in target_names(part)]
+        elif isinstance(part, cst.Assign):
+            bound = [t.target for t in part.targets]
+            found += [(name, names_in(part.value)) for t in bound for name in names_in(t)]
+        elif isinstance(part, cst.AnnAssign | cst.NamedExpr) and part.value is not None:
+            found += [(name, names_in(part.value)) for name in names_in(part.target)]
+    return found
+
+
+_DRAWS = re.compile(r"drop|rand|gumbel|rrelu|scaled_dot_product|multi_head|fractional|sample")
+"""Functions that draw random numbers, or may, by their names."""
 
 
 def settled(node: cst.BaseExpression, place: Place) -> bool:
@@ -59,7 +203,7 @@ def settled(node: cst.BaseExpression, place: Place) -> bool:
         )
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         last = node.func.attr.value
-        if last.endswith("_") or last in RANDOM:
+        if last.endswith("_") or last in RANDOM or _DRAWS.search(last):
             return False
         ours = place.name(node).startswith("torch.") or (
             (place.kind(node.func.value).is_tensor or last in REDUCING)
@@ -93,10 +237,16 @@ def may_be_skipped(expression: cst.BaseExpression, place: Place) -> bool:
             (isinstance(parent, cst.BooleanOperation) and parent.right is node)
             or (isinstance(parent, cst.IfExp) and parent.test is not node)
             or isinstance(parent, cst.BaseComp | cst.Lambda)
+            or (isinstance(parent, cst.Comparison) and _is_later(node, parent))
         )
         node = parent
     known.update((id(one), skipped) for one in passed)
     return skipped
+
+
+def _is_later(node: cst.CSTNode, chain: cst.Comparison) -> bool:
+    """Whether comparisons one after the other may end before they come to a value."""
+    return node is not chain.left and not contains(chain.comparisons[0], node)
 
 
 def statements_between(at: Scene, scene: Scene, place: Place) -> list[cst.CSTNode] | None:

@@ -971,3 +971,60 @@ def test_what_is_joined_once_at_the_end(tmp_path: Path) -> None:
         "            return torch.cat(parts)\n        parts.append(chunk * x)\n"
     )
     assert not found(tmp_path, "DG506", body)
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("self.training and self.gradient_checkpointing", False),
+        ("self.use_checkpoint and x.requires_grad", False),
+        ("not self.gradient_checkpointing", True),
+        ("not (self.training and self.use_checkpoint)", True),
+        ("self.load_from_checkpoint or self.training", True),
+    ],
+)
+def test_closures_beside_activation_checkpoints_cost_nothing(
+    tmp_path: Path, test: str, told: bool
+) -> None:
+    body = (
+        "class M(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        if {test}:\n            def half(a):\n                return a / 2\n"
+        "            x = half(x) + half(x)\n        return x\n"
+    )
+    assert bool(found(tmp_path, "DG302", body)) == told
+
+
+@pytest.mark.parametrize(
+    ("loop", "says"),
+    [
+        ("out = out * 2 + (labels == i) * x", "Compare with all of them at once"),
+        ("out = out * x[i]", "Each iteration needs the one before it"),
+        ("parts.append(x[i] * 2)", "Work on all rows at once"),
+    ],
+)
+def test_what_to_do_in_place_of_a_loop_over_rows(tmp_path: Path, loop: str, says: str) -> None:
+    body = (
+        "def f(x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor, parts: list):\n"
+        f"    for i in range(x.shape[0]):\n        {loop}\n    return out, parts\n"
+    )
+    told = [f for f in found(tmp_path, "DG435", body) if says in f.message]
+    assert [f.span.line for f in told] == [min(f.span.line for f in found(tmp_path, "DG435", body))]
+
+
+@pytest.mark.parametrize(
+    ("name", "certainty"),
+    [
+        ("losses", "sure"),
+        ("self.train_loss", "sure"),
+        ("accepted_tokens", "note"),
+        ("lengths", "note"),
+    ],
+)
+def test_what_is_collected_for_a_log_by_its_name(tmp_path: Path, name: str, certainty: str) -> None:
+    body = (
+        "class T:\n    # dispatchguard: hot\n    def f(self, xs, losses, lengths, accepted_tokens):\n"
+        "        for x in xs:\n            y = torch.relu(x)\n"
+        f"            {name}.append(y.mean().item())\n"
+    )
+    told = found(tmp_path, "DG4", body)
+    assert {f.certainty for f in told if f.code in ("DG411", "DG416")} == {certainty}

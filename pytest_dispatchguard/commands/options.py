@@ -49,7 +49,7 @@ def output_options(command: argparse.ArgumentParser) -> Any:
     """Add the output options; return the group, for more options."""
     output = command.add_argument_group("output")
     format_option(output, _formats(), default=None)
-    output_file(output)
+    output_file(output, names=".html, .json, .md, .sarif")
     output.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
@@ -69,13 +69,14 @@ def format_option(command: Any, choices: Sequence[str], default: str | None = "t
     )
 
 
-def output_file(command: Any, otherwise: str = "standard output") -> None:
-    """Add `--output`."""
+def output_file(command: Any, otherwise: str = "standard output", names: str = "") -> None:
+    """Add `--output`; `names` are endings of files that choose a format."""
+    chosen = f"; {names} choose the format" if names else ""
     command.add_argument(
         "--output",
         type=named_path,
         metavar="FILE",
-        help=f"write to FILE, atomically (default: {otherwise})",
+        help=f"write to FILE, atomically{chosen} (default: {otherwise})",
     )
 
 

@@ -55,7 +55,7 @@ def render_report(
     from pytest_dispatchguard.commands.places import OF_HOSTS, below_repository, from_here
     from pytest_dispatchguard.report import render
 
-    form = arguments.format or _format_of(arguments.output)
+    form = arguments.format or format_of(arguments.output)
     above = below_repository(root) if form in OF_HOSTS else ""
     if above:
         from pytest_dispatchguard.report.placed import placed, sources_of
@@ -76,7 +76,7 @@ def render_report(
 _SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif"}
 
 
-def _format_of(file: Path | None) -> str:
+def format_of(file: Path | None) -> str:
     """The format that the name of a file asks for."""
     return "text" if file is None else _SUFFIXES.get(file.suffix.lower(), "text")
 

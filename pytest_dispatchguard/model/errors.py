@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something the user can mend: shown as one line on stderr, exit status 2. The message says what to
+    """Something the user can correct: shown as one line on stderr, exit status 2. The message says what to
     do."""
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene
+from pytest_dispatchguard import Call, Finding, Place, Rule, Scene, nodes
 
-from ..same_value import same_value, statements_between
+from ..same_value import same_value
 from ..syncs.host_code import works_on_host
-from ..syntax import assigned_once, names_in
+from ..syncs.waits import READS
 from .data import COMPUTES
-from .uses import given_to_writers, is_kept, is_written_to
+from .uses import is_kept, is_written_to
 
 _COMPUTES = COMPUTES | frozenset(
     "floor gather index_select isfinite isnan masked_fill repeat round scatter sign softplus square".split()
@@ -24,9 +24,9 @@ class SameComputationTwice(Rule):
     ## What it does
 
     Finds calls of torch, and of methods of tensors, in hot code that were made before: with the same
-    arguments, with nothing between that changes one of them, on every path, and in the same contexts and the
-    same iteration of a loop. It is a note where the result is kept or returned: somebody may modify one of
-    the two.
+    arguments, with nothing between that may change one of them, on every path, and in the same contexts and
+    the same iteration of a loop. It is a note where the result itself is kept, listed or returned: somebody
+    may modify one of the two.
 
     ## Why it costs
 
@@ -49,8 +49,7 @@ class SameComputationTwice(Rule):
 
     ## Fix safety
 
-    Safe: the second place reads the name that holds the first result. No fix where that has no name of its
-    own.
+    No fix: the result needs a name, and nobody may modify it in place.
     """
 
     code = "DG521"
@@ -58,52 +57,77 @@ class SameComputationTwice(Rule):
     also_compiled = False
     origin = "stable-diffusion-webui-forge#79adfa89"
     looks_for = Call(*_COMPUTES, place="torch")
-    fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """The largest call that was made before."""
         if place.scene.deferred or works_on_host(place) or not place.on_device(node):
             return None
+        if _is_told_elsewhere(node, place):
+            return None
         first = _made_before(node, place)
         if first is None or _is_part_of_one(node, place):
             return None
         open_to_all = any(
-            is_kept(one, place) or _is_given_back(one, place) for one in (first, node)
+            is_kept(one, place) or _is_handed_out(one, place) for one in (first, node)
         )
         return place.finding(
             node,
             f"`{place.short(node)}` was computed before, and launches its kernels once more; keep the first "
             "result in a name",
             certainty="note" if open_to_all else "sure",
-            fix=None if open_to_all else _read_instead(node, first, place),
         )
+
+
+def _is_told_elsewhere(node: cst.Call, place: Place) -> bool:
+    """Whether a rule about reads, or about loops that compute the same in every iteration, says more."""
+    parent = place.parent(node)
+    if isinstance(parent, cst.Attribute) and parent.attr.value in READS:
+        return True
+    return bool(place.loops) and place.invariant(node, place.loops[-1])
 
 
 def _made_before(node: cst.Call, place: Place) -> cst.Call | None:
     """The same call, made before on every path to this one."""
     alike = place.once(("calls by text", id(place.function)), lambda: _by_text(place))
-    for first, at in alike.get(place.text(node), ()):
-        if first is node:
-            return None
+    calls, at = alike.get(place.text(node), ([], {}))
+    here = at.get(id(node), 0)
+    for first, scene in reversed(calls[max(here - _MOST_BEFORE, 0) : here]):
         if (
-            at.withs == place.withs
-            and same_value(first, at, node, place.scene, place)
-            and not given_to_writers(
-                names_in(node), statements_between(at, place.scene, place) or (), place
-            )
-            and not is_written_to(first, place)
-            and not is_written_to(node, place)
+            scene.withs == place.withs
+            and same_value(first, scene, node, place.scene, place)
+            and not any(_is_modified(one, place) for one in (first, node))
         ):
             return first
     return None
 
 
-def _by_text(place: Place) -> dict[str, list[tuple[cst.Call, Scene]]]:
-    """The calls of the function that compute something, by their text, in order."""
-    found: dict[str, list[tuple[cst.Call, Scene]]] = {}
+_MOST_BEFORE = 4
+"""How many earlier calls are compared."""
+
+
+def _is_modified(node: cst.Call, place: Place) -> bool:
+    """Whether the function changes a result in place: by its name, as part of the expression, or as the
+    argument of what does so."""
+    above: cst.CSTNode | None = place.parent(node)
+    while isinstance(above, cst.Attribute | cst.Call | cst.Arg) or above is node:
+        if isinstance(above, cst.Call) and any(nodes.written_by(above)):
+            return True
+        above = place.parent(above)
+    return is_written_to(node, place)
+
+
+_Alike = tuple[list[tuple[cst.Call, Scene]], dict[int, int]]
+"""Calls of the same text, in order, and the place of each among them."""
+
+
+def _by_text(place: Place) -> dict[str, _Alike]:
+    """The calls of the function that compute something, by their text."""
+    found: dict[str, _Alike] = {}
     for call, scene in place.calls(*_COMPUTES):
         if scene.function is place.function and not (scene.cold or scene.deferred):
-            found.setdefault(place.text(call), []).append((call, scene))
+            calls, at = found.setdefault(place.text(call), ([], {}))
+            at[id(call)] = len(calls)
+            calls.append((call, scene))
     return found
 
 
@@ -117,17 +141,20 @@ def _is_part_of_one(node: cst.Call, place: Place) -> bool:
     return False
 
 
-def _is_given_back(node: cst.Call, place: Place) -> bool:
-    """Whether a result is all that is returned, or one of several."""
+def _is_handed_out(node: cst.Call, place: Place) -> bool:
+    """Whether a result itself, or a view of it, is returned, listed, or unpacked: somebody may modify it."""
     parent = place.parent(node)
-    while isinstance(parent, cst.Tuple | cst.List | cst.Dict | cst.BaseElement | cst.DictElement):
+    while isinstance(parent, cst.Attribute) or (
+        isinstance(parent, cst.Call) and isinstance(parent.func, cst.Attribute)
+    ):
         parent = place.parent(parent)
-    return isinstance(parent, cst.Return)
-
-
-def _read_instead(node: cst.Call, first: cst.Call, place: Place) -> Fix | None:
-    """The name that holds the first result in place of the second call."""
-    held = assigned_once(first, place)
-    if held is None or "#" in place.text(node):
-        return None
-    return place.replace(node, held.value, safety="safe", message=f"read `{held.value}`")
+    return isinstance(
+        parent,
+        cst.Return
+        | cst.BaseElement
+        | cst.DictElement
+        | cst.Yield
+        | cst.Tuple
+        | cst.List
+        | cst.Dict,
+    )

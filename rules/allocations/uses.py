@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ..syntax import called_name, is_word
+from ..syntax import called_name, names_in
 
 _COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
 """What counts elements, by its name."""
@@ -113,18 +113,21 @@ _ONLY_READ = frozenset("add append debug error extend info insert print put warn
 """Calls for their effect that leave alone what they are given."""
 
 
-def given_to_writers(names: Collection[str], parts: Iterable[cst.CSTNode], place: Place) -> bool:
-    """Whether code gives a tensor to what may write into it: a call that is made for its effect, a kernel, an
-    operator of torch's library."""
-    walked = [one for part in parts for one in nodes.walk(part)]
+def given_to_writers(part: cst.CSTNode, place: Place) -> frozenset[str]:
+    """The names of tensors that code gives to what may write into them: to calls that are made for their
+    effect, to kernels, to operators of torch's library."""
+    walked = list(nodes.walk(part))
     effects = {id(one.value) for one in walked if isinstance(one, cst.Expr)}
+    found: set[str] = set()
     for call in walked:
         if not isinstance(call, cst.Call) or place.last_name(call) in _ONLY_READ:
             continue
-        kernel = isinstance(call.func, cst.Subscript) or place.name(call).startswith("torch.ops.")
-        if (kernel or id(call) in effects) and any(is_word(a.value, *names) for a in call.args):
-            return True
-    return False
+        given = [argument.value for argument in call.args]
+        if id(call) in effects:
+            found.update(*map(names_in, given))
+        elif isinstance(call.func, cst.Subscript) or place.name(call).startswith("torch.ops."):
+            found.update(one.value for one in given if isinstance(one, cst.Name))
+    return frozenset(found)
 
 
 def _is_in_place(node: cst.Attribute) -> bool:

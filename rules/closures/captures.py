@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -30,9 +31,24 @@ def is_negligible(place: Place) -> bool:
     return once_a_step or _is_checkpointed(place) or not_run_by_torch(place)
 
 
+_CHECKPOINTING = re.compile(
+    r"(?:^|[._])(?:(?:activation|grad|gradient|use)_)?(?:checkpointing|use_checkpoint|activation_checkpoint)$"
+)
+"""Settings that have the activations of a layer worked out again in the backward pass."""
+
+
 def _is_checkpointed(place: Place) -> bool:
     """Whether the place is only reached with checkpoints of activations."""
-    return any(holds and "checkpoint" in place.text(test) for test, holds in place.conditions)
+    return any(_says_checkpointing(test, holds, place) for test, holds in place.conditions)
+
+
+def _says_checkpointing(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _says_checkpointing(test.expression, not holds, place)
+    if isinstance(test, cst.BooleanOperation):
+        sides = [_says_checkpointing(side, holds, place) for side in (test.left, test.right)]
+        return any(sides) if isinstance(test.operator, cst.And) == holds else all(sides)
+    return holds and _CHECKPOINTING.search(place.dotted(test)) is not None
 
 
 def not_run_by_torch(place: Place) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,14 +20,19 @@ def hoisted(
     """What a function builds on every call, defined at module level under a name of its own; None where it
     refers to itself, has decorators, or defaults that each call works out anew."""
     if isinstance(node, cst.FunctionDef | cst.ClassDef):
-        name, gone = node.name, _without_comments(node, place)
+        name, gone = node.name, place.without(node)
+        comments = _comments_above(node)
+        if gone is not None and comments and not gone.replacement:
+            gone = replace(gone, span=replace(gone.span, line=gone.span.line - len(comments)))
+        else:
+            comments = []  # what is all of a block leaves them where they are
     else:
         held = assigned(node, place)
         if held is None:
             return None
-        name, gone = held, place.without(place.statement)
+        name, gone, comments = held, place.without(place.statement), []
     own = f"_{name.value.strip('_')}"
-    definition = _defined(node, own, place)
+    definition = _defined(node, own, comments, place)
     if (
         gone is None
         or definition is None
@@ -44,18 +51,17 @@ def _comments_above(node: cst.FunctionDef | cst.ClassDef) -> list[cst.EmptyLine]
     """The lines of the comment that stands right above a definition, and moves with it."""
     lines: list[cst.EmptyLine] = []
     for line in reversed(node.leading_lines):
-        if line.comment is None:
+        aligned = line.indent and not line.whitespace.value
+        if line.comment is None or not aligned or _OF_TOOLS.match(line.comment.value):
             break
         lines.insert(0, line)
     return lines
 
 
-def _without_comments(node: cst.FunctionDef | cst.ClassDef, place: Place) -> Edit | None:
-    """Remove a definition, and the comment right above it."""
-    gone, above = place.without(node), len(_comments_above(node))
-    if gone is None or gone.replacement or not above:
-        return gone
-    return replace(gone, span=replace(gone.span, line=gone.span.line - above))
+_OF_TOOLS = re.compile(
+    r"#\s*(?:fmt|isort|mypy|noqa|pragma|pylint|pyright|ruff|type)\b|#+\s*[-=*#~]{2}"
+)
+"""Comments that tell a tool something, or divide a file into sections: they stay where they are."""
 
 
 @lru_cache(maxsize=2)
@@ -81,9 +87,12 @@ def _fix(
 
 
 def _defined(
-    node: cst.FunctionDef | cst.ClassDef | cst.Lambda | cst.Call, own: str, place: Place
+    node: cst.FunctionDef | cst.ClassDef | cst.Lambda | cst.Call,
+    own: str,
+    comments: Sequence[cst.EmptyLine],
+    place: Place,
 ) -> str | None:
-    """The source of the definition at module level."""
+    """The source of the definition at module level, below its comments."""
     if isinstance(node, cst.Call):
         source = place.text(node)
         return None if "\n" in source else f"{own} = {source}"
@@ -91,7 +100,7 @@ def _defined(
         if node.decorators:
             return None
         moved = node.with_changes(
-            name=cst.Name(own), leading_lines=_comments_above(node), lines_after_decorators=[]
+            name=cst.Name(own), leading_lines=comments, lines_after_decorators=[]
         )
         return place.text(moved).strip("\n")
     if not all(p.default is None or _is_literal(p.default) for p in _params(node)):
@@ -102,7 +111,7 @@ def _defined(
     if node.decorators or node.asynchronous is not None:
         return None
     changed = node.with_changes(
-        name=cst.Name(own), leading_lines=_comments_above(node), lines_after_decorators=[]
+        name=cst.Name(own), leading_lines=comments, lines_after_decorators=[]
     )
     return place.text(changed).strip("\n")
 

@@ -97,6 +97,34 @@ def test_a_definition_takes_its_comment_along(write: Write, run: Run) -> None:
     assert fixed.count("Doubles") == 1 and "return _twice(y) + _twice(x)" in fixed
 
 
+@pytest.mark.parametrize(
+    ("above", "stays"),
+    [
+        ("        # -- helpers ----", True),
+        ("        # fmt: off", True),
+        ("    # of the branch above", True),
+        ("        # Doubles it.", False),
+    ],
+)
+def test_comments_that_are_not_of_a_definition_stay(
+    write: Write, run: Run, above: str, stays: bool
+) -> None:
+    text = COMMENTED.replace("        # Doubles it,\n        # and no more.", above)
+    project = write({"pyproject.toml": "[tool.dispatchguard]\n", "a.py": text})
+    assert "1 fix made" in run("fix").out
+    fixed = (project / "a.py").read_text()
+    assert fixed.count(above.strip()) == 1 and (above in fixed) == stays
+
+
+def test_a_comment_is_not_copied_from_a_block_of_its_own(write: Write, run: Run) -> None:
+    body = "        with torch.no_grad():\n            # Doubles it.\n            def twice(a):\n"
+    text = COMMENTED.partition("        # Doubles")[0] + body + "                return a * 2\n\n"
+    text += "        return twice(y) + twice(x)\n"
+    project = write({"pyproject.toml": "[tool.dispatchguard]\n", "a.py": text})
+    run("fix")
+    assert (project / "a.py").read_text().count("Doubles it.") == 1
+
+
 def test_a_code_and_a_place_add_up(two: Path, run: Run) -> None:
     other = "DG4" if not code_at(run, 6).startswith("DG4") else "DG5"
     assert run("fix", "--select", other, "--select", "pkg/a.py:6").status == 0

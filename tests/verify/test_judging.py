@@ -34,7 +34,7 @@ def gain(change: Interval | None = SAME, **moved: int) -> Gain:
         (gain(instructions=1), DEAR),
         (gain(instructions=-9, dispatches=1), DEAR),
         (gain(SLOWER, instructions=-9), DEAR),
-        # A few microseconds here, for a wait that takes more on any device.
+        # A few microseconds here, for a wait that takes longer on a device.
         (gain(SLOWER, syncs=-1), CHEAP),
         (gain(Interval(9.0, 8.0, 10.0), syncs=-1), DEAR),
         (gain(FASTER, syncs=1), DEAR),

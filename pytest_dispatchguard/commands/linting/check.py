@@ -21,7 +21,7 @@ from pytest_dispatchguard.commands.options import (
     which_rules,
     working_folder,
 )
-from pytest_dispatchguard.commands.output import put, render_report, say, write_bytes
+from pytest_dispatchguard.commands.output import format_of, put, render_report, say, write_bytes
 from pytest_dispatchguard.model.errors import UserError
 
 if TYPE_CHECKING:
@@ -241,7 +241,8 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
     if arguments.statistics:
         from pytest_dispatchguard.report.statistics import statistics
 
-        text = statistics(checked.report, arguments.format or "text")
+        form = arguments.format or format_of(arguments.output)
+        text = statistics(checked.report, "json" if form == "json" else "text")
     else:
         render_report(arguments, checked.report, checked.reader, stream, checked.config.root)
         return checked.failing

@@ -53,10 +53,11 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         reading.looks.add("def:plain")
     fact.tensors = _tensors(reading)
     fact.yields = reading.yields
+    given = [node for node in reading.returns if node is None or node.type != "none"]
     fact.on_cpu = (
         walk.tensors_here
-        and bool(reading.returns)
-        and all(node is not None and origin(walk, reading, node) == CPU for node in reading.returns)
+        and bool(given)
+        and all(node is not None and origin(walk, reading, node) == CPU for node in given)
     )
     fact.training_loop = reading.backward and reading.step
     fact.training_step = (

@@ -220,7 +220,7 @@ _TAKEN_APART = re.compile(r"(?:\b|_)(?:split|unbind)\(")
 
 def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> None:
     """Notes that what runs in each round of a loop, from `start` to `end`, may take an element by the number
-    of the round, or a piece of something."""
+    of the round, or a piece of something, or compare something with that number."""
     looks = walk.reading.looks
     if "counted" in looks:
         return
@@ -236,7 +236,11 @@ def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> No
     if any(word in written for word in _SELECTING) or left.type != "identifier":
         looks.add("counted")
         return
-    number = re.compile(rf"\b{re.escape(text(walk.source, left))}\b")
+    counter = re.escape(text(walk.source, left))
+    if re.search(rf"[\w\])]\s*(?:[=!<>]=|[<>])\s*{counter}\b(?!\s*[\[(.])", written):
+        looks.add("counted")
+        return
+    number = re.compile(rf"\b{counter}\b")
     if not number.search(written.partition("[")[2]):
         return
     for found in _SUBSCRIPT.finditer(written):

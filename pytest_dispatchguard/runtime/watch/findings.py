@@ -109,12 +109,17 @@ def _finding(
         _span(here),
         "" if at_top else own[0].function,
         _message(seen, here, ran, instructions),
-        # A training script that moves its model once, before its steps, has nothing to change.
-        certainty="note" if steps and at_top and seen.total() == 1 else "sure",
+        # A training script that moves its model once, outside of its steps, has nothing to change.
+        certainty="note" if steps and at_top and _ran_once(seen, ran) else "sure",
         hot=Hot(way[0], way, "seen running"),
         source=_line(path, line).strip(),
         ran=ran,
     )
+
+
+def _ran_once(seen: Counter[Sync], ran: Sequence[Ran]) -> bool:
+    """Whether what was seen came once, and in no loop."""
+    return seen.total() == 1 and not any(one.loop for one in ran)
 
 
 def _span(places: Sequence[Frame]) -> Span:
@@ -168,7 +173,7 @@ def _message(
 
 
 _SAID = {"truth": "its truth value"}
-"""Operations that are no name of what is called, in words."""
+"""Operations whose names are not those of a call, in words."""
 
 
 def _what(operations: Sequence[str], places: Sequence[Frame]) -> str:

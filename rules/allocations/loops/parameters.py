@@ -43,8 +43,8 @@ class ParameterLoop(Rule):
 
     It is a finding where the rounds only update tensors in place. It is a note where they do more, where
     nothing but a name says that these are parameters, or where torch has no function for lists; so are
-    updates in place of other tensors in a list (`for average, grad in zip(averages, grads)`), and the other
-    operations of a loop, each in its line.
+    updates in place of other tensors in a list (`for average, grad in zip(averages, grads)`). The other
+    operations of a loop are notes, each in its line.
 
     ## Why it costs
 

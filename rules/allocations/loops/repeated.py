@@ -90,7 +90,7 @@ class SameInEveryRound(Rule):
         if is_written_to(node, place) or _is_listed(node, place) or _is_conditional(node, loop):
             return None
         names = {name.value for name in _data(node, place)}
-        if _learns(loop, place) or given_to_writers(names, [loop], place):
+        if _learns(loop, place) or names & given_to_writers(loop, place):
             return None
         if not _is_dear(node, place) and not place.per_call:
             return None

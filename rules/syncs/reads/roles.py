@@ -288,7 +288,7 @@ def use(read: Read, place: Place) -> str:
         if logs == "keeps":
             return f"Pass on the tensor (`{detached(read, place)}`), and read it only when it is logged."
         if logs == "shows":
-            return "Log it every so many steps."
+            return "Log it only every N steps."
         if last == "range" or (
             place.name(parent).startswith("torch.")
             and last in ("zeros", "ones", "empty", "full", "arange")
@@ -408,8 +408,8 @@ def _logged(read: Read, place: Place) -> bool:
 
 _LISTS = frozenset({"append", "extend", "insert", "put"})
 _OF_TRAINING = re.compile(
-    r"acc|corr|cost|err|fid|grad|kl|loss|mean|mse|nll|norm|ppl|preds?|prob|return|reward|rms|score|sum|targets?|time|total|"
-    r"track|value",
+    r"(?<![a-z])(?:acc|accuracy|accuracie|correct|cost|err|error|grad|kl|loss|losse|mean|metric|mse|nll|norm|"
+    r"perplexitie|ppl|pred|prediction|prob|ret|return|reward|rms|score|sum|target|time|total|value)s?(?![a-z])",
     re.IGNORECASE,
 )
 """What is collected for a log, or to be looked at in the end, by its name."""

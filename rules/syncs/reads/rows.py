@@ -25,7 +25,7 @@ class LaunchPerRow(Rule):
     `range` or `enumerate`, around operations on `x[i]`, `x[i : i + 1]` or `x.narrow(0, i, 1)`; around pieces
     of different sizes (`x[start:end]` of sequences, experts, requests); around comparisons of a whole tensor
     with the counter (`labels == i`); over what `x.split(sizes)` or `x.unbind()` gave. It is a note, on the
-    loop and on the first row of each tensor: the author has to find a way to work on all rows at once.
+    loop and on the first rows of up to three tensors: the author has to find a way to work on all rows.
 
     Left alone are pieces of equal size, or whose names say that they are as large as memory allows
     (`chunks`, `tiles`), what a model has a few of, by its name (`layers`, `levels`, `features`), and, but for
@@ -136,15 +136,15 @@ def _instead(row: cst.CSTNode, rounds: RowLoop, place: Place) -> str:
     unbound = (
         "one `.unbind()` before the loop makes all views in one call, for rows that are only read"
     )
+    if isinstance(row, cst.Comparison):
+        return (
+            "Compare with all of them at once (`x[:, None] == torch.arange(n, device=x.device)`), or let "
+            "each element say where it belongs (`index_add_`, `bincount`)."
+        )
     if rounds.carries:
         return f"Each iteration needs the one before it, but {unbound}."
     if isinstance(row, cst.Name):
         return "Work on the whole tensor, before it is taken apart."
-    if isinstance(row, cst.Comparison):
-        return (
-            "Compare with all of them at once (`x[:, None] == torch.arange(n)`), or let each element say "
-            "where it belongs (`index_add_`, `bincount`)."
-        )
     if isinstance(row, cst.Subscript) and any(
         not _is_whole(e.slice) and _one(e.slice, place) is None for e in row.slice
     ):
@@ -363,9 +363,17 @@ def _taken_from(
     return owner if _is_tensor(owner, place) else None
 
 
+_COMPARING = (
+    *(cst.Equal, cst.NotEqual, cst.LessThan, cst.LessThanEqual),
+    *(cst.GreaterThan, cst.GreaterThanEqual),
+)
+
+
 def _compares_with(part: cst.CSTNode, counters: frozenset[str], place: Place) -> bool:
     """Whether an expression compares a tensor on a device with the number of the round: `labels == i`."""
     if not isinstance(part, cst.Comparison) or len(part.comparisons) != 1:
+        return False
+    if not isinstance(part.comparisons[0].operator, _COMPARING):
         return False
     sides = (part.left, part.comparisons[0].comparator)
     number = next((s for s in sides if isinstance(s, cst.Name) and s.value in counters), None)
