@@ -218,7 +218,7 @@ def test_json_and_junit(suite: pytest.Pytester, run: Any) -> None:
         (("--overhead-json=out.json",), "*--overhead-json needs --overhead-budget*"),
         (
             ("--overhead-budget=weigh",),
-            "*--overhead-budget: 'weigh' is none of check, update, count*",
+            "*--overhead-budget: 'weigh' is neither a mode (check, update, count) nor a path*",
         ),
     ],
 )

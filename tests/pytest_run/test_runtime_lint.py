@@ -81,7 +81,7 @@ def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run_pytest: An
     wait, context, *notes = told(result)  # the dearest first
     assert "DG201" in context and "instructions" not in context
     assert re.match(
-        r"library\.py:16:\d+ DG401 `.*x\.any\(\).*` \(truth\) made the host wait once", wait
+        r"library\.py:16:\d+ DG401 `.*x\.any\(\).*` \(its truth value\) made the host wait once", wait
     )
     assert notes == [
         "note: 1 more in code that is not hot",
@@ -206,7 +206,7 @@ def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run_py
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--overhead-lint=xml",), "*'xml' is none of text, json, *"),
+        (("--overhead-lint=xml",), "*'xml' is neither a mode (text, json, *"),
         (
             ("--overhead-lint", "tex"),
             "*--overhead-lint: 'tex' is neither a mode (text, *) nor a path*",

@@ -78,7 +78,7 @@ def load(path: Path) -> Baseline:
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         if content.strip() and not _OURS.match(content):
             raise UserError(
-                f"{path}: not a dispatchguard baseline: not valid JSON{where}; name another, or remove it"
+                f"{path}: not a dispatchguard baseline: not valid JSON{where}; name another file"
             ) from None
         raise _ReplaceableError(
             f"{path}: not valid JSON{where}; repair it, or write it again with --write-baseline"
