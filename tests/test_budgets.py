@@ -506,7 +506,8 @@ def test_update_records_and_count_compares(recorded: pytest.Pytester, run: Any) 
     text = file.read_text()
     for name in ("test_plain", "test_two (plain)", "test_two (so called)"):
         assert f'["test_suite.py::{name}"]' in text
-    run("--overhead-budget=update")
+    again = run("--overhead-budget=update")
+    again.stdout.fnmatch_lines(["overhead-budgets.toml: nothing changed"])
     assert file.read_text() == text
     result = run("--overhead-budget=count")
     result.assert_outcomes(passed=2)
@@ -520,7 +521,9 @@ def test_a_call_that_does_more_than_recorded_fails(recorded: pytest.Pytester, ru
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["  instructions: *, recorded *", "  c_calls: 1, recorded 0"])
     assert (recorded.path / "overhead-budgets.toml").read_text() == before
-    run("--overhead-budget=update").assert_outcomes(passed=2)
+    updated = run("--overhead-budget=update")
+    updated.assert_outcomes(passed=2)
+    updated.stdout.fnmatch_lines(["overhead-budgets.toml: written"])
     run("--overhead-budget=count").assert_outcomes(passed=2)
 
 

@@ -63,6 +63,7 @@ def test_json_is_all_that_is_written(tmp_path: Path, run: Run) -> None:
     ("words", "said"),
     [
         (("f(",), "TARGET must be an expression"),
+        (("model.py",), "TARGET: model.py is a file: name an expression that calls something"),
         (("f()", "--setup", "1 / 0"), "--setup: ZeroDivisionError: division by zero"),
         (("f()", "--setup", "for"), "--setup must be Python code"),
     ],

@@ -81,7 +81,8 @@ def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run_pytest: An
     wait, context, *notes = told(result)  # the dearest first
     assert "DG201" in context and "instructions" not in context
     assert re.match(
-        r"library\.py:16:\d+ DG401 `.*x\.any\(\).*` \(its truth value\) made the host wait once", wait
+        r"library\.py:16:\d+ DG401 `.*x\.any\(\).*` \(its truth value\) made the host wait once",
+        wait,
     )
     assert notes == [
         "note: 1 more in code that is not hot",
