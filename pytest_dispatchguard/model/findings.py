@@ -252,11 +252,10 @@ class RuleInfo:
 
 def tally(findings: Iterable[Finding]) -> str:
     """How many there are: ``10 findings and 1 note``."""
-    levels = [finding.certainty for finding in findings]
-    notes = levels.count("note")
-    found = len(levels) - notes
-    told = f"{notes} note{'' if notes == 1 else 's'}" if notes else ""
-    if not found and notes:
-        return told
-    told_first = f"{found} finding{'' if found == 1 else 's'}"
-    return f"{told_first} and {told}" if notes else told_first
+    levels = ["note" if finding.certainty == "note" else "finding" for finding in findings]
+    counted = [
+        f"{levels.count(word)} {word}{'' if levels.count(word) == 1 else 's'}"
+        for word in ("finding", "note")
+        if word in levels
+    ]
+    return " and ".join(counted) or "0 findings"

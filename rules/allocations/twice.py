@@ -109,7 +109,7 @@ def _is_modified(node: cst.Call, place: Place) -> bool:
     """Whether the function changes a result in place: by its name, as part of the expression, or as the
     argument of what does so."""
     above: cst.CSTNode | None = place.parent(node)
-    while isinstance(above, cst.Attribute | cst.Call | cst.Arg) or above is node:
+    while isinstance(above, cst.Attribute | cst.Call | cst.Arg):
         if isinstance(above, cst.Call) and any(nodes.written_by(above)):
             return True
         above = place.parent(above)

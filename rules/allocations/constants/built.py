@@ -270,8 +270,8 @@ class ConstantTensorBuiltPerCall(Rule):
         depends = f" and {_counted(steps)} on it depend" if steps else " depends"
         return place.finding(
             node,
-            f"`{place.short(node)}`{depends} on sizes alone, but {'run' if steps else 'runs'} on every call; "
-            "cache the result for each size and device",
+            f"`{place.short(node)}`{depends} on numbers alone, but {'run' if steps else 'runs'} on every "
+            "call; cache the result for each size and device",
             certainty="note",
         )
 
