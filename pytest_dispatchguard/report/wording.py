@@ -271,7 +271,8 @@ def headline(report: Report) -> str:
     if not report.findings and report.missing:
         return "Nothing found, but the run is incomplete."
     if not report.findings and not summary.files:
-        return "No files were checked."
+        # A program that is watched has no files to check.
+        return "Nothing was found." if report.ranked else "No files were checked."
     if not report.findings:
         return f"All clear: {count(summary.files, 'file')} ({hot})."
     told = tally(report.findings)

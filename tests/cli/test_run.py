@@ -252,6 +252,13 @@ def test_steps_are_told_from_what_runs_once(project: Path, run: Run) -> None:
 
 
 @needs_torch
+def test_where_nothing_is_found_it_says_so(project: Path, run: Run) -> None:
+    (project / "quiet.py").write_text("print(1)\n")
+    done = run(project, "quiet.py")
+    assert (done.returncode, done.stdout) == (0, "1\nNothing was found.\n")
+
+
+@needs_torch
 def test_a_module_and_a_command(project: Path, run: Run) -> None:
     (project / "pkg").mkdir()
     (project / "pkg" / "__main__.py").write_text(
