@@ -25,7 +25,7 @@ class LaunchPerRow(Rule):
     `range` or `enumerate`, around operations on `x[i]`, `x[i : i + 1]` or `x.narrow(0, i, 1)`; around pieces
     of different sizes (`x[start:end]` of sequences, experts, requests); around comparisons of a whole tensor
     with the counter (`labels == i`); over what `x.split(sizes)` or `x.unbind()` gave. It is a note, on the
-    loop and on the first rows of up to three tensors: the author has to find a way to work on all rows.
+    loop and on the first rows of up to three more tensors: the author has to find a way to work on all rows.
 
     Left alone are pieces of equal size, or whose names say that they are as large as memory allows
     (`chunks`, `tiles`), what a model has a few of, by its name (`layers`, `levels`, `features`), and, but for
@@ -80,7 +80,10 @@ class LaunchPerRow(Rule):
         row = next((one for one in worked if is_worked_on(one, body, place)), worked[0])
         counted = rounds.over
         if isinstance(node, cst.For):
-            return [self._note(counted, row, rounds, place), *self._rows(worked, counted, place)]
+            return [
+                self._note(counted, row, rounds, place),
+                *self._rows(row, worked, counted, place),
+            ]
         if rounds.counts and isinstance(counted, cst.Call):
             views = _all_views(node, worked[0], counted, place)
             if views:
@@ -94,10 +97,14 @@ class LaunchPerRow(Rule):
         return [self._note(row, row, rounds, place)]
 
     def _rows(
-        self, worked: Sequence[cst.CSTNode], counted: cst.BaseExpression, place: Place
+        self,
+        told: cst.CSTNode,
+        worked: Sequence[cst.CSTNode],
+        counted: cst.BaseExpression,
+        place: Place,
     ) -> list[Finding]:
-        """The first rows that a loop takes of a few tensors, in lines of their own."""
-        known: set[str] = set()
+        """The first rows that a loop takes of a few other tensors, in lines of their own."""
+        known = {_owner(told, place)}
         lines = {place.after(counted, "").span.line}
         found: list[Finding] = []
         for row in worked:
