@@ -11,6 +11,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, Scene, nodes
 
+from .allocations.data import LEARNS
 from .allocations.uses import given_to_writers
 from .syncs.waits import RANDOM, REDUCING
 from .syntax import bound_names, contains, names_in, target_names
@@ -48,11 +49,6 @@ _MODES = frozenset(
     "set_default_dtype set_grad_enabled".split()
 )
 """Calls after which the same call gives something else."""
-_LEARNS = frozenset(
-    "backward clip_grad_norm_ clip_grad_value_ load_state_dict manual_backward replay step unscale_ update "
-    "vjp zero_grad".split()
-)
-"""Calls that change parameters and gradients without naming them."""
 _OF_LISTS = frozenset({"cat", "stack"})
 
 
@@ -65,7 +61,7 @@ def _may_differ(
     done = [place.once(("does", id(part)), partial(_does, part, place)) for part in parts]
     lasts = frozenset().union(*(one.lasts for one in done))
     if lasts & _MODES or (
-        lasts & _LEARNS and not all(_is_made_here(n, place) for n in _names(node))
+        lasts & LEARNS and not all(_is_made_here(n, place) for n in _names(node))
     ):
         return True
     if not whole and (names & bound_names(parts) or _has_lines(parts)):

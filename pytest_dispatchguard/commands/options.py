@@ -49,7 +49,7 @@ def output_options(command: argparse.ArgumentParser) -> Any:
     """Add the output options; return the group, for more options."""
     output = command.add_argument_group("output")
     format_option(output, _formats(), default=None)
-    output_file(output, names=".html, .json, .md, .sarif")
+    output_file(output, names=", ".join(_SUFFIXES))
     output.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
@@ -67,6 +67,14 @@ def format_option(command: Any, choices: Sequence[str], default: str | None = "t
         metavar="FORMAT",
         help=f"output format: {', '.join(choices)} (default: {default or 'text'})",
     )
+
+
+_SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif"}
+
+
+def format_of(file: Path | None) -> str:
+    """The format that the name of a file asks for."""
+    return "text" if file is None else _SUFFIXES.get(file.suffix.lower(), "text")
 
 
 def output_file(command: Any, otherwise: str = "standard output", names: str = "") -> None:

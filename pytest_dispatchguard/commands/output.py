@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from pytest_dispatchguard.commands.options import format_of
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.visible import one_line
 
@@ -71,14 +72,6 @@ def render_report(
         shown=from_here(root),
     )
     put(arguments, text, stream)
-
-
-_SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif"}
-
-
-def format_of(file: Path | None) -> str:
-    """The format that the name of a file asks for."""
-    return "text" if file is None else _SUFFIXES.get(file.suffix.lower(), "text")
 
 
 def expect(file: Path | None) -> None:

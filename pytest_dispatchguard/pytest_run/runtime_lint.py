@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve
 from pytest_dispatchguard.lint.sources.files import write_source
 from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import tally
 from pytest_dispatchguard.model.operations import OperationsAt, together, with_remarks
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.pytest_run.lost_workers import Losses, fail_incomplete
@@ -151,7 +152,7 @@ class Linting:
         fail_incomplete(session, self.losses)
         try:
             report = self._report()
-            found = bool(report.findings)
+            found = bool(report.of("sure"))
             self._put(report)
         except UserError as error:
             self.trouble = str(error)
@@ -176,7 +177,7 @@ class Linting:
         except OSError as error:
             said = error.strerror or error
             raise UserError(f"{self.output}: cannot be written: {said}") from None
-        self.told = f"{len(report.findings)} findings written to {self.output}\n"
+        self.told = f"{tally(report.findings)} written to {self.output}\n"
 
     def _report(self) -> Report:
         kept, elsewhere = findings.observed(

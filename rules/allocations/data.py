@@ -40,6 +40,12 @@ COMPUTES = frozenset(
     "sigmoid sin softmax sort sqrt stack std sum tanh topk tril triu var where".split()
 )
 """Functions and methods that launch something, and always give the same for the same."""
+LEARNS = frozenset(
+    "backward clip_grad_norm_ clip_grad_value_ grad load_state_dict manual_backward replay step unscale_ "
+    "update vjp zero_grad".split()
+)
+"""What is called where tensors, parameters and gradients above all, change without being named, or where each
+iteration of a loop needs a graph of its own."""
 CASTS = {
     **{name: name for name in "bfloat16 bool double float half int long short".split()},
     "byte": "uint8",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     baseline_option,
+    format_of,
     given_settings,
     how_read,
     levels,
@@ -21,7 +22,7 @@ from pytest_dispatchguard.commands.options import (
     which_rules,
     working_folder,
 )
-from pytest_dispatchguard.commands.output import format_of, put, render_report, say, write_bytes
+from pytest_dispatchguard.commands.output import put, render_report, say, write_bytes
 from pytest_dispatchguard.model.errors import UserError
 
 if TYPE_CHECKING:

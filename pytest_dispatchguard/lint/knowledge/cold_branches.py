@@ -96,7 +96,7 @@ _SIZES = frozenset({"numel", "nelement", "size"})
 _EXTENT = re.compile(r"max|longest|capacity", re.IGNORECASE)
 _MADE_BEFORE = re.compile(r"cached(?!_property)", re.IGNORECASE)
 _INTERVAL = re.compile(
-    r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period|sampling_window|"
+    r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period|"
     r"(?:steps|iters|iterations|batches|updates)_per_(?:epoch|scale|stage|phase|cycle|round|run|update)",
     re.IGNORECASE,
 )

@@ -10,7 +10,7 @@ from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ...syncs.host_code import works_on_host
 from ...syntax import contains
-from ..data import COMPUTES
+from ..data import COMPUTES, LEARNS
 from ..devices import move_target
 from ..uses import given_to_writers, is_written_to
 
@@ -26,9 +26,6 @@ _ASKS = frozenset({"dim", "len", "numel", "size"})
 _SETTINGS = frozenset({"device", "dtype"})
 _FEW = 2
 """Rounds that are not worth a word."""
-_LEARNS = frozenset({"backward", "grad", "manual_backward", "replay", "step", "update", "vjp"})
-"""What is called where tensors change without being named, or where each iteration needs a graph of its
-own."""
 _CONSTANTS = frozenset({"False", "None", "True"})
 
 
@@ -188,5 +185,5 @@ def _is_listed(node: cst.Call, place: Place) -> bool:
 def _learns(loop: cst.CSTNode, place: Place) -> bool:
     """Whether a loop changes tensors that it does not name: by an optimizer, or what updates itself."""
     return any(
-        isinstance(one, cst.Call) and place.last_name(one) in _LEARNS for one in nodes.walk(loop)
+        isinstance(one, cst.Call) and place.last_name(one) in LEARNS for one in nodes.walk(loop)
     )
