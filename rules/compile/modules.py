@@ -10,6 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
+from ..certainty import only_where_given
 from ..syntax import assigned_once, call_of, called_name, changed_names, method_call
 from .wrappers import is_only_called
 
@@ -113,6 +114,9 @@ class ModuleBuiltPerCall(Rule):
     hot code, also through a local name that is only called, and transforms of torchaudio and torchvision
     (`Resample(44_100, 16_000)(wave)`, `MelSpectrogram(16_000).to(wave.device)(wave)`).
 
+    A note where only callers that give an optional argument pay (`if labels is not None:`), and for a
+    transform whose arguments may differ from call to call.
+
     ## Why it costs
 
     Building a module sets up a dozen dictionaries for parameters, buffers and hooks, and calling it goes
@@ -168,10 +172,13 @@ class ModuleBuiltPerCall(Rule):
             return None
         function = _FUNCTIONALS[cls]
         fix = self._fix(node, function, place) if cls not in _NO_FIX else None
+        argument = only_where_given(place)
+        calls = f"every call that gives `{argument}`" if argument else "every call"
         return place.finding(
             node,
-            f"`{place.short(node)}` builds a module on every call only to call it; use "
+            f"`{place.short(node)}` builds a module on {calls} only to call it; use "
             f"`{function.name}`, or build it once in `__init__`",
+            certainty="note" if argument else "sure",
             fix=fix,
         )
 
