@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
-from ..syncs.lightning import logged
+from ..syncs.lightning import logged, may_log
 from ..syntax import assigned, is_word, item_key, method_call
 from .constants.fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
@@ -116,15 +116,11 @@ class HostDataToDevice(Rule):
     code = "DG510"
     name = "host-data-to-device"
     origin = "vllm#51458"
-    looks_for = Call(
-        "log",
-        "tensor",
-        "as_tensor",
-        "asarray",
-        "from_numpy",
-        "new_tensor",
-        "Tensor",
-        *LEGACY_CLASSES,
+    looks_for = (
+        Call(
+            "tensor", "as_tensor", "asarray", "from_numpy", "new_tensor", "Tensor", *LEGACY_CLASSES
+        ),
+        Call("log").where(may_log),
     )
     fixes = "safe"
 

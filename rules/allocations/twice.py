@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, Scene, nodes
 
 from ..same_value import same_value
+from ..source_text import repeats_a_call
 from ..syncs.host_code import works_on_host
 from ..syncs.waits import READS
 from .data import COMPUTES
@@ -56,7 +59,7 @@ class SameComputationTwice(Rule):
     name = "same-computation-twice"
     also_compiled = False
     origin = "stable-diffusion-webui-forge#79adfa89"
-    looks_for = Call(*_COMPUTES, place="torch")
+    looks_for = Call(*_COMPUTES, place="torch").where(partial(repeats_a_call, names=_COMPUTES))
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """The largest call that was made before."""

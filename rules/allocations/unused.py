@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import libcst as cst
 
 from pytest_dispatchguard import Assignment, Call, Finding, Place, Rule, nodes
 
+from ..source_text import loses_a_name
 from .data import COMPUTES, FACTORIES, LIKE, RANDOM
 
 _COMPUTES = COMPUTES | frozenset(
@@ -28,6 +30,7 @@ _VIEWS = frozenset(
 _PARTS = ("torch", "torch.fft", "torch.linalg", "torch.nn.functional", "torch.special")
 _OF_SEQUENCES = frozenset({"pack_padded_sequence", "pad_packed_sequence", "pad_sequence"})
 """Functions of `torch.nn.utils.rnn`."""
+_LOOKED_FOR = _COMPUTES | _MAKES | _OF_SEQUENCES
 _LOOKING = frozenset({"eval", "exec", "locals", "vars"})
 """What reads names that are not written down."""
 
@@ -71,7 +74,9 @@ class ResultNeverRead(Rule):
     name = "result-never-read"
     also_compiled = False
     origin = "fairseq2#shaw-attention"
-    looks_for = Assignment(having=Call(*_COMPUTES, *_MAKES, *_OF_SEQUENCES, place="torch"))
+    looks_for = Assignment(having=Call(*_LOOKED_FOR, place="torch")).where(
+        partial(loses_a_name, made_by=_LOOKED_FOR)
+    )
 
     def judge(
         self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
@@ -161,20 +166,27 @@ def _is_pure(call: cst.Call, place: Place) -> bool:
 
 def _is_looked_at(names: set[str], place: Place) -> bool:
     """Whether something else than the statements of the function may read its names, or know when."""
-    for part in nodes.walk(place.function.body):
-        if isinstance(part, cst.FunctionDef | cst.Lambda | cst.ClassDef) and any(
-            name.value in names for name in nodes.names_in(part)
-        ):
-            return True
-        if isinstance(part, cst.Global | cst.Nonlocal):
-            return True
-        if (
+    seen = place.once(("names looked at", id(place.function)), lambda: _looked_at(place.function))
+    return seen is None or not names.isdisjoint(seen)
+
+
+def _looked_at(function: cst.FunctionDef) -> frozenset[str] | None:
+    """The names that functions and classes inside a function use; None where any may be."""
+    seen: set[str] = set()
+    for part in nodes.walk(function.body):
+        kind = type(part)
+        if kind in _INSIDE:
+            seen.update(name.value for name in nodes.names_in(part))
+        elif kind in (cst.Global, cst.Nonlocal) or (
             isinstance(part, cst.Call)
             and isinstance(part.func, cst.Name)
             and part.func.value in _LOOKING
         ):
-            return True
-    return False
+            return None
+    return frozenset(seen)
+
+
+_INSIDE = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 
 
 def _fate(name: str, statements: Sequence[cst.CSTNode]) -> _Fate:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..allocations.data import FACTORIES, LIKE
+from ..source_text import computes_the_last_argument
 from ..syntax import is_word
 
 _MAKES = FACTORIES | LIKE | {"torch.as_tensor", "torch.cat", "torch.stack", "torch.tensor"}
@@ -20,6 +22,7 @@ _COMPUTES = frozenset(
 """Methods of tensors that launch something, or wait."""
 
 
+_LOOK_UP = ("get", "pop", "setdefault")
 _NO_TABLE = re.compile(r"client|http|queue|requests|session", re.IGNORECASE)
 """What has methods of these names that look nothing up, by its name."""
 
@@ -62,7 +65,10 @@ class DefaultComputed(Rule):
     name = "default-computed"
     also_compiled = False
     origin = "efficientdet-pytorch#DetBenchEval"
-    looks_for = (Call("get", "pop", "setdefault", arguments=2), Call("getattr", arguments=3))
+    looks_for = (
+        Call(*_LOOK_UP, arguments=2).where(partial(computes_the_last_argument, names=_LOOK_UP)),
+        Call("getattr", arguments=3).where(partial(computes_the_last_argument, names=("getattr",))),
+    )
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A lookup with a default that is computed."""

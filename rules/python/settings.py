@@ -8,6 +8,7 @@ from pytest_dispatchguard import Comprehension, Finding, Iterated, Place, Rule, 
 
 from ..allocations.constants.of_numbers import is_setting
 from ..allocations.uses import is_kept
+from ..source_text import comprehends_own_attributes
 from ..syntax import clauses, names_in, target_names
 
 _PURE = frozenset(
@@ -65,7 +66,7 @@ class SettingsWorkedOut(Rule):
     name = "settings-worked-out-per-call"
     also_compiled = False
     origin = "makani#pangu"
-    looks_for = Comprehension(having=Iterated())
+    looks_for = Comprehension(having=Iterated()).where(comprehends_own_attributes)
 
     def judge(self, node: cst.BaseComp, place: Place) -> Finding | None:
         """A comprehension of settings alone."""

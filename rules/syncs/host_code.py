@@ -56,6 +56,10 @@ def works_on_host(place: Place) -> bool:
     """Whether the place belongs to data loading or measuring, to a driver of workers, or to a function whose
     `device` is the CPU: tensors there live on the CPU, or waiting for the device is the point. Modules called
     so (augmentations, attention processors) work where their inputs are."""
+    return place.once(("works on the host", place.qualname), lambda: _works_on_host(place))
+
+
+def _works_on_host(place: Place) -> bool:
     if place.assignments("device") == 1 and _is_for_the_cpu(place):
         return True
     if _CPU_CODE.search(place.module):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from pytest_dispatchguard import Place
 
+from ..source_text import first_parameters
 from ..syntax import is_word
+
+_MODULES = frozenset({"lightning_module", "pl_module"})
+"""What a module of Lightning is called elsewhere."""
 
 
 def logged(node: cst.Call, place: Place) -> cst.BaseExpression | None:
@@ -21,9 +27,18 @@ def logged(node: cst.Call, place: Place) -> cst.BaseExpression | None:
             return None
         if place.defines("log"):
             return None
-    elif written.rpartition(".")[2] not in ("pl_module", "lightning_module"):
+    elif written.rpartition(".")[2] not in _MODULES:
         return None
     return place.argument(node, 1, "value")
+
+
+def may_log(source: str) -> bool:
+    """Whether something may be given to Lightning to log, by the source text of a function."""
+    owners = _MODULES | first_parameters(source)
+    return any(found[1] in owners for found in _LOGS.finditer(source))
+
+
+_LOGS = re.compile(r"(\w+)\s*\.\s*log\s*\(")
 
 
 def is_shown(node: cst.Call, place: Place) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
@@ -65,6 +65,19 @@ class Bench:
 
     named: dict[tuple[str, str], tuple[Rule, ...]]
     unnamed: dict[str, tuple[Rule, ...]]
+    tokens: Mapping[str, tuple[Callable[[str], bool], ...] | None]
+    """What the text of a function is asked, by the token that the function holds: one answer has to be yes.
+    None where it is judged in any case."""
+
+    def wants(self, outline: Outline, source: str) -> bool:
+        """Whether a function may hold what a rule looks for, by its source text."""
+        questions: dict[Callable[[str], bool], None] = {}
+        for token in outline.tokens:
+            asked = self.tokens.get(token, ())
+            if asked is None:
+                return True
+            questions.update(dict.fromkeys(asked))
+        return not outline.tokens or any(question(source) for question in questions)
 
     def asking(self, seen: Seen) -> Iterable[Rule]:
         """The rules that look for what was seen."""
@@ -77,19 +90,31 @@ class Bench:
 @lru_cache(maxsize=8)
 def bench(target: Target, names: tuple[str, ...]) -> Bench:
     """The rules of packs that apply to the target, by what they look for."""
+    rules = packs.load(names).rules
+    return bench_of([rule for rule in rules if applies(target, rule.python, rule.torch)])
+
+
+def bench_of(rules: Iterable[Rule]) -> Bench:
+    """Rules by what they look for."""
     named: dict[tuple[str, str], list[Rule]] = defaultdict(list)
     unnamed: dict[str, list[Rule]] = defaultdict(list)
-    for rule in packs.load(names).rules:
-        if not applies(target, rule.python, rule.torch):
-            continue
+    tokens: dict[str, tuple[Callable[[str], bool], ...] | None] = {}
+    for rule in rules:
         for look in rule.looks():
             if not look.names:
                 unnamed[look.event].append(rule)
             for name in look.names:
                 named[look.event, name].append(rule)
+            for token in look.tokens:
+                asked = tokens.get(token, ())
+                if asked is None or look.text is None:
+                    tokens[token] = None
+                else:
+                    tokens[token] = (*asked, look.text)
     return Bench(
         {key: tuple(rules) for key, rules in named.items()},
         {key: tuple(rules) for key, rules in unnamed.items()},
+        tokens,
     )
 
 
@@ -109,11 +134,14 @@ def _judge_chunks(
     out = []
     parts = Parts(brief)
     for outline in outlines:
-        part = parts.of(outline.name, lines.chunk(outline)[0])
-        judge = partial(_judge_function, lines, outline, part, brief, benched, target)
+        source = lines.chunk(outline)[0]
         judged = Judged()
         try:
-            judged = with_more_frames(judge)
+            if benched.wants(outline, source):
+                part = parts.of(outline.name, source)
+                judged = with_more_frames(
+                    partial(_judge_function, lines, outline, part, brief, benched, target)
+                )
         except (RecursionError, TooDeep):
             judged.findings = [
                 unjudged(lines, outline, brief, "is nested too deeply to be checked")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_dispatchguard.lint.dataflow.scene import Event
@@ -32,6 +32,13 @@ class Look:
     """Limits the event to these names; empty for all."""
     tokens: frozenset[str] = frozenset()
     """A function is judged if its facts contain one of these."""
+    text: Callable[[str], bool] | None = None
+    """Asked of the source text of such a function before it is parsed; None if every one is judged."""
+
+    def where(self, text: Callable[[str], bool]) -> Look:
+        """The same, in functions whose source text this accepts: far cheaper than parsing those that cannot
+        hold what the rule finds."""
+        return replace(self, text=text)
 
 
 def Call(

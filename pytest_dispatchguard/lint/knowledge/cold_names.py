@@ -78,8 +78,10 @@ COLD_PATHS = re.compile(
 """Files whose code runs at set-up, for people, or on the command line."""
 
 
-_FEEDS = re.compile(r"\beval\(\)|no_grad|inference_mode|\.cuda\(|\.to\(")
+_FEEDS = ("no_grad", "inference_mode", ".cuda(", ".to(")
 """What a file says that feeds a model: its `main` may do that in a loop."""
+_EVAL = re.compile(r"\beval\(\)")
+"""The same."""
 
 
 def cold_by_name(path: str, text: str) -> Callable[[str], bool]:
@@ -91,7 +93,7 @@ def cold_by_name(path: str, text: str) -> Callable[[str], bool]:
         return lambda name: False  # training loops are hot wherever they stand
     if COLD_PATHS.search(path):
         return lambda name: True
-    if _FEEDS.search(text):
+    if any(word in text for word in _FEEDS) or ("eval()" in text and _EVAL.search(text)):
         return lambda name: name != "main" and COLD_METHODS.fullmatch(name) is not None
     if SCRIPT_PATHS.search(path):
         return lambda name: True

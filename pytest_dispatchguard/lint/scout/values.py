@@ -164,21 +164,29 @@ def _tensor_word(
         return PLACED if PLACED in sides else BUILT if BUILT in sides else ""
     if kind != "call":
         return ""
-    callee, arguments = node.named_children[0], node.named_children[-1]
-    given = [text(source, argument) for argument in arguments.named_children]
+    callee = node.named_children[0]
     package, _, last = resolved(dotted(source, callee), imports).rpartition(".")
     if package == "torch":
-        told = [one for one in given if one.startswith("device=")]
-        made = BUILT if all(map(_CPU.match, told)) else PLACED
-        return made if last in _FACTORIES else ""
+        if last not in _FACTORIES:
+            return ""
+        told = [one for one in _given(source, node) if one.startswith("device=")]
+        return BUILT if all(map(_CPU.match, told)) else PLACED
     if callee.type != "attribute" or callee.named_children[0].type in ("identifier", "attribute"):
         return ""
-    owner = _tensor_word(source, callee.named_children[0], imports, depth - 1)
     method = text(source, callee.named_children[-1])
+    if method not in _MOVING and method not in _KEEPING:
+        return ""
+    owner = _tensor_word(source, callee.named_children[0], imports, depth - 1)
     if method in _MOVING and owner:
+        given = _given(source, node)
         stays = method == "to" and given and all(map(_DTYPE.fullmatch, given))
         return owner if stays else PLACED
     return owner if method in _KEEPING else ""
+
+
+def _given(source: bytes, call: Node) -> list[str]:
+    """The arguments of a call, as they are written."""
+    return [text(source, argument) for argument in call.named_children[-1].named_children]
 
 
 _MOST_ENTRIES = 16

@@ -22,6 +22,8 @@ class Outline(NamedTuple):
     line: int
     start_byte: int
     end_byte: int
+    tokens: tuple[str, ...] = ()
+    """What rules look for and it holds; empty where it has to be judged whatever that is."""
 
 
 _PLAIN = frozenset(
@@ -47,28 +49,29 @@ def worth_judging(
     that read what they are given: a rule may look for calls of these."""
     wanted = frozenset(tokens)
 
-    def worth(function: FunctionFact) -> bool:
-        if function.name in seen:
-            return True
-        return function.name in hot and (
-            not wanted.isdisjoint(function.looks)
-            or any(
-                token in wanted and any(_may_count(token, call, returns) for call in calls)
-                for token, calls in function.hinges.items()
-            )
-            or (
-                bool(readers)
-                and HELPER_CALL in wanted
-                and any(call.name.rpartition(".")[2] in readers for call in function.calls)
-            )
-        )
+    def found_in(function: FunctionFact) -> set[str]:
+        if function.name not in hot:
+            return set()
+        found = {*wanted.intersection(function.looks)}
+        for token, calls in function.hinges.items():
+            if token in wanted and any(_may_count(token, call, returns) for call in calls):
+                found.add(token)
+        if readers and HELPER_CALL in wanted:
+            called = (call.name.rpartition(".")[2] for call in function.calls)
+            if any(last in readers for last in called):
+                found.add(HELPER_CALL)
+        return found
 
-    return [
-        Outline(outer.name, outer.line, outer.start_byte, outer.end_byte)
-        for outer, inner in outermost(facts)
-        if any(map(worth, (outer, *inner)))
-        and not any(d.endswith((".setter", ".deleter")) for d in outer.decorators)
-    ]
+    outlines = []
+    for outer, inner in outermost(facts):
+        whole = [outer, *inner]
+        found = set().union(*map(found_in, whole))
+        always = any(function.name in seen for function in whole)
+        setter = any(d.endswith((".setter", ".deleter")) for d in outer.decorators)
+        if (found or always) and not setter:
+            held = () if always else tuple(sorted(found))
+            outlines.append(Outline(outer.name, outer.line, outer.start_byte, outer.end_byte, held))
+    return outlines
 
 
 def _may_count(token: str, call: str, returns: Mapping[str, Value]) -> bool:

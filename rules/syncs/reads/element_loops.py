@@ -20,7 +20,7 @@ from pytest_dispatchguard import (
 
 from ...syntax import is_word, names_in, target_names
 from ..host_code import works_on_host
-from ..lightning import is_shown, logged
+from ..lightning import is_shown, logged, may_log
 from ..waits import as_sure_as_its_mask, mask_of, read_of
 from .roles import reported
 
@@ -74,7 +74,7 @@ class ReadBehindHelper(Rule):
     code = "DG433"
     name = "read-behind-helper"
     origin = "fairseq#1df3e50a"
-    looks_for = (HelperCall(), Call("log"))
+    looks_for = (HelperCall(), Call("log").where(may_log))
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call of a helper that reads."""

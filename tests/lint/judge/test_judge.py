@@ -296,8 +296,7 @@ def test_a_finding_on_a_compound_statement_points_at_its_header() -> None:
     facts = scan.scan(text, "mod", False)
     built = build.build({"mod.py": facts})
     brief = briefs.Briefer(built, solve.solve(built)).brief("mod.py")
-    rule = Head()
-    benched = judge.Bench({("function", "f"): (rule,)}, {})
+    benched = judge.bench_of([Head()])
     outlines = chunks.worth_judging(facts, brief.hot, (), {}, (), {"name:f"})
     (one,) = judge.judge_chunks(chunks.Lines(text), outlines, brief, benched, Target())
     assert [f.span for f in one.findings] == [Span(2, 1, 2, 6)]
@@ -312,3 +311,25 @@ def test_a_function_that_takes_too_long_is_told_and_left(monkeypatch: pytest.Mon
     assert told[0].certainty == "note"
     assert "so the rest of it was not checked" in told[0].message
     assert len(found) < 100
+
+
+def test_the_text_of_a_function_is_asked_only_where_no_rule_wants_it_as_it_is() -> None:
+    asked = []
+
+    def holds(source: str) -> bool:
+        asked.append(source)
+        return "twice" in source
+
+    class Careful(Ping):
+        code = "XX003"
+        looks_for = Call("ping", "pong").where(holds)
+
+    benched = judge.bench_of([Ping(), Careful()])
+    one = chunks.Outline("f", 1, 0, 9, ("call:pong",))
+    assert benched.wants(one, "pong() twice")
+    assert not benched.wants(one, "pong()")
+    assert asked == ["pong() twice", "pong()"]
+    assert benched.wants(one._replace(tokens=("call:ping", "call:pong")), "ping()")
+    assert benched.wants(one._replace(tokens=()), "seen with tensors")
+    assert not benched.wants(one._replace(tokens=("call:of-no-rule-that-applies",)), "")
+    assert len(asked) == 2
