@@ -130,6 +130,17 @@ def noted(report: Report) -> list[list[Finding]]:
     )
 
 
+def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings that a text would describe in the same words, in the order of the first of each: a line that
+    is written again, or a file that was copied."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        fix = "" if finding.fix is None else remedy(finding.fix)
+        words = (finding.code, statement(finding), costs(finding), fix)
+        groups.setdefault(words, []).append(finding)
+    return list(groups.values())
+
+
 def dearest_files_first(findings: Iterable[Finding]) -> list[Finding]:
     """Findings by place, but the most expensive files first, because a long report is cut off at its end."""
     found = list(findings)

@@ -17,6 +17,7 @@ from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import (
     NOTES,
     accounts,
+    alike,
     costs,
     count,
     footing,
@@ -50,8 +51,12 @@ def render(report: Report, options: Options) -> str:
 def _lines(report: Report, options: Options) -> Iterator[Line]:
     sources = cache(options.source)
     told = report.of("sure", "maybe")
-    for finding in told if report.ranked else ranked(told):
+    for finding, *others in alike(told if report.ranked else ranked(told)):
         yield from _finding(finding, sources, options)
+        if others:
+            yield [(f"  {len(others)} more like it:", "dim")]
+        for other in others:
+            yield [("  ", ""), *_where(other, options)]
         yield []
     yield from _notes(report, options)
     yield [(headline(report), "bold" if told else "bold green")]
@@ -72,11 +77,16 @@ def _notes(report: Report, options: Options) -> Iterator[Line]:
     if not groups:
         return
     yield [(NOTES, "bold")]
+    others = {first: rest for first, *rest in alike(note for group in groups for note in group)}
     left = report.most_notes
+    told = 0
     for group in groups:
         if left is not None and left <= 0:
             break
-        first, shown = group[0], group[:left]
+        shown = [note for note in group if note in others][:left]
+        if not shown:
+            continue
+        first = shown[0]
         reason = f"  {first.hot.reason}" if first.hot is not None else ""
         head = f"{_one_line(options.shown(first.path))} {first.function}".rstrip()
         yield [
@@ -85,11 +95,18 @@ def _notes(report: Report, options: Options) -> Iterator[Line]:
         ]
         for finding in shown:
             yield _note(finding, options.width)
+            told += 1 + len(others[finding])
+            for other in others[finding]:
+                yield [("      also ", "dim"), *_where(other, options)]
         left = None if left is None else left - len(shown)
-    rest = 0 if report.most_notes is None else len(report.of("note")) - report.most_notes
+    rest = len(report.of("note")) - told
     if rest > 0:
         yield [(f"  … and {count(rest, 'more note')}: --notes shows all, --no-notes none", "dim")]
     yield []
+
+
+def _where(finding: Finding, options: Options) -> Line:
+    return [(_one_line(options.shown(finding.path)), ""), (f":{place(finding)}", "dim")]
 
 
 def _note(finding: Finding, width: int) -> Line:

@@ -202,3 +202,53 @@ def test_only_unsafe_fixes(
     text = render(report_of(one), "text")
     assert text.endswith("\n1 fixable with --unsafe-fixes.\n")
     assert "DG1 m" in text and "[*]" not in text
+
+
+def test_findings_that_say_the_same_are_described_once(
+    finding: Callable[..., Finding], report_of: Callable[..., Report]
+) -> None:
+    first, *_ = made = [
+        finding("DG603", "r", path, (line, 1, line, 2), said)
+        for path, line, said in [
+            ("a.py", 1, "read once"),
+            ("a.py", 2, "another"),
+            ("a.py", 3, "read once"),
+            ("b.py", 1, "read once"),
+        ]
+    ]
+    dearer = replace(first, path="c.py", price=Price(9.0))
+    told = render(report_of(*made, dearer), "text").splitlines()
+    begin = next(i for i, line in enumerate(told) if line.startswith("a.py:1:1"))
+    end = told.index("", begin)
+    assert told[end - 3 : end] == ["  2 more like it:", "  a.py:3:1", "  b.py:1:1"]
+    assert [line.split()[0] for line in told if " DG603 " in line] == [
+        "c.py:1:1",
+        "a.py:1:1",
+        "a.py:2:1",
+    ]
+    assert told[-1].startswith("5 findings in 3 files")
+
+
+def test_notes_that_say_the_same_count_once_among_those_shown(
+    finding: Callable[..., Finding], report_of: Callable[..., Report]
+) -> None:
+    made = [
+        replace(finding("DG411", "r", path, (line, 1, line, 2), said), certainty="note", function=f)
+        for path, line, said, f in [
+            ("a.py", 1, "reads", "f"),
+            ("a.py", 9, "reads", "g"),
+            ("b.py", 1, "reads", "f"),
+            ("b.py", 2, "other", "f"),
+            ("c.py", 1, "last", "f"),
+        ]
+    ]
+    told = render(replace(report_of(*made), most_notes=2), "text").splitlines()
+    assert told[1:7] == [
+        "  a.py f",
+        "    1:1 DG411 reads",
+        "      also a.py:9:1",
+        "      also b.py:1:1",
+        "  b.py f",
+        "    2:1 DG411 other",
+    ]
+    assert told[7] == "  … and 1 more note: --notes shows all, --no-notes none"
