@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_dispatchguard.model.errors import UserError
 
@@ -48,8 +48,7 @@ def levels(group: Any, *, strict: bool = True) -> None:
 def output_options(command: argparse.ArgumentParser) -> Any:
     """Add the output options; return the group, for more options."""
     output = command.add_argument_group("output")
-    format_option(output, _formats(), default=None)
-    output_file(output, names=", ".join(_SUFFIXES))
+    format_and_file(output, report_formats())
     output.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
@@ -57,24 +56,43 @@ def output_options(command: argparse.ArgumentParser) -> Any:
     return output
 
 
+def format_and_file(command: Any, choices: Sequence[str]) -> None:
+    """Add `--format` and `--output FILE`, whose name may choose the format: see `chosen_format`."""
+    format_option(command, choices, None)
+    names = [suffix for suffix, form in _SUFFIXES.items() if form in choices]
+    output_file(command, names=", ".join(names))
+
+
 def format_option(command: Any, choices: Sequence[str], default: str | None = "text") -> None:
-    """Add `--format`, and ruff's spelling of it. If the default is None, no option means text."""
+    """Add `--format`, and ruff's spelling of it. If the default is None, no option means the first choice."""
     command.add_argument(
         "--format",
         "--output-format",
         choices=choices,
         default=default,
         metavar="FORMAT",
-        help=f"output format: {', '.join(choices)} (default: {default or 'text'})",
+        help=f"output format: {', '.join(choices)} (default: {default or choices[0]})",
     )
 
 
-_SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif"}
+_SUFFIXES = {
+    ".html": "html",
+    ".json": "json",
+    ".md": "markdown",
+    ".sarif": "sarif",
+    ".svg": "svg",
+}
 
 
-def format_of(file: Path | None) -> str:
-    """The format that the name of a file asks for."""
-    return "text" if file is None else _SUFFIXES.get(file.suffix.lower(), "text")
+_Form = TypeVar("_Form", bound=str)
+
+
+def chosen_format(arguments: argparse.Namespace, choices: Sequence[_Form]) -> _Form:
+    """The format that `--format` says, or the name of the file of `--output`; the first one otherwise."""
+    named = arguments.format
+    if named is None and arguments.output is not None:
+        named = _SUFFIXES.get(arguments.output.suffix.lower())
+    return next((form for form in choices if form == named), choices[0])
 
 
 def output_file(command: Any, otherwise: str = "standard output", names: str = "") -> None:
@@ -195,7 +213,8 @@ def working_folder() -> Path:
         ) from None
 
 
-def _formats() -> tuple[str, ...]:
+def report_formats() -> tuple[str, ...]:
+    """The formats that findings are told in."""
     from pytest_dispatchguard.report import FORMATS
 
     return tuple(FORMATS)

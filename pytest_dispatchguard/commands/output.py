@@ -10,7 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from pytest_dispatchguard.commands.options import format_of
+from pytest_dispatchguard.commands.options import (
+    chosen_format,
+    report_formats,
+)
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.visible import one_line
 
@@ -56,7 +59,7 @@ def render_report(
     from pytest_dispatchguard.commands.places import OF_HOSTS, below_repository, from_here
     from pytest_dispatchguard.report import render
 
-    form = arguments.format or format_of(arguments.output)
+    form = chosen_format(arguments, report_formats())
     above = below_repository(root) if form in OF_HOSTS else ""
     if above:
         from pytest_dispatchguard.report.placed import placed, sources_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+
+from pytest_dispatchguard.commands import options
 
 from .conftest import A, Done, Run, Write, command, one_line
 
@@ -523,3 +526,27 @@ def test_help_names_every_exit_status(run: Run) -> None:
     told = " ".join(run("--help").out.split())
     assert "0 clean, 1 findings" in told
     assert "130 interrupted" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "form"),
+    [
+        ("found.json", None, "json"),
+        ("found.MD", None, "markdown"),
+        ("found.svg", None, "svg"),
+        ("found.html", None, "text"),
+        ("found.txt", None, "text"),
+        ("found.json", "markdown", "markdown"),
+        (None, None, "text"),
+        (None, "svg", "svg"),
+    ],
+)
+def test_the_name_of_a_file_chooses_among_the_formats_of_a_command(
+    name: str | None, said: str | None, form: str
+) -> None:
+    parser = argparse.ArgumentParser()
+    formats = ("text", "json", "markdown", "svg")
+    options.format_and_file(parser, formats)
+    words = [*(["--output", name] if name else []), *(["--format", said] if said else [])]
+    assert options.chosen_format(parser.parse_args(words), formats) == form
+    assert ".json, .md, .svg choose the format" in " ".join(parser.format_help().split())

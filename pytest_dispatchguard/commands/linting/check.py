@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     baseline_option,
-    format_of,
+    chosen_format,
     given_settings,
     how_read,
     levels,
@@ -18,6 +18,7 @@ from pytest_dispatchguard.commands.options import (
     named_path,
     output_options,
     paths_argument,
+    report_formats,
     trace_options,
     which_rules,
     working_folder,
@@ -242,7 +243,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
     if arguments.statistics:
         from pytest_dispatchguard.report.statistics import statistics
 
-        form = arguments.format or format_of(arguments.output)
+        form = chosen_format(arguments, report_formats())
         text = statistics(checked.report, "json" if form == "json" else "text")
     else:
         render_report(arguments, checked.report, checked.reader, stream, checked.config.root)

@@ -13,10 +13,9 @@ from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     PLACE,
     color_option,
-    format_option,
+    format_and_file,
     how_read,
     named_path,
-    output_file,
     paths_argument,
     working_folder,
 )
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.request import Request
     from pytest_dispatchguard.model.findings import Finding
 
+FORMATS = ("text", "json", "markdown")
+"""What a verification is told in."""
 _CODE = re.compile(r"[A-Z]+[0-9]*")
 
 
@@ -62,8 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     _verify_options(parser.add_argument_group("verification"))
     output = parser.add_argument_group("output")
-    format_option(output, ("text", "json", "markdown"), default=None)
-    output_file(output)
+    format_and_file(output, FORMATS)
     color_option(output)
     how_read(parser.add_argument_group("miscellaneous"))
 

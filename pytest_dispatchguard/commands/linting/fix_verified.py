@@ -11,7 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
-from pytest_dispatchguard.commands.options import working_folder
+from pytest_dispatchguard.commands.linting.fix import FORMATS
+from pytest_dispatchguard.commands.options import (
+    chosen_format,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import colored, expect, put, say
 from pytest_dispatchguard.lint.fixing import Fixable, fixable
 from pytest_dispatchguard.lint.request import Request
@@ -67,7 +71,7 @@ def verify(arguments: argparse.Namespace, request: Request) -> int:
     for problem in problems:
         say(problem)
     color = arguments.output is None and colored(arguments.color)
-    form = arguments.format or "text"
+    form = chosen_format(arguments, FORMATS)
     put(arguments, render(found, form, installed_versions(), color=color), sys.stdout)
     changes = [*found.changes, *([found.together] if found.together else [])]
     if problems:

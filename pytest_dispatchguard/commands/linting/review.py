@@ -9,17 +9,19 @@ import sys
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     baseline_option,
-    format_option,
+    chosen_format,
+    format_and_file,
     given_settings,
     how_read,
     levels,
-    output_file,
     positive_seconds,
     which_rules,
     working_folder,
 )
 from pytest_dispatchguard.commands.output import put, say
 from pytest_dispatchguard.model.errors import UserError
+
+_FORMATS = ("markdown", "json", "github", "gitlab", "prompt")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     which = which_rules(parser)
     levels(which)
     baseline_option(parser)
-    format_option(parser, ("markdown", "json", "github", "gitlab", "prompt"), "markdown")
-    output_file(parser)
+    format_and_file(parser, _FORMATS)
     parser.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress=tell,
         )
         found = review(asked, arguments.budgets, say)
-    put(arguments, written(found, arguments.format), sys.stdout)
+    put(arguments, written(found, chosen_format(arguments, _FORMATS)), sys.stdout)
     if arguments.post:
         done = posted(found, os.environ, arguments.post_timeout or SECONDS)
         say(

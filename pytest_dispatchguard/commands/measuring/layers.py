@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.options import (
+    chosen_format,
     color_option,
-    format_option,
+    format_and_file,
     named_path,
-    output_file,
     seconds,
     size_list,
     working_folder,
 )
 from pytest_dispatchguard.commands.output import colored, expect, put, put_in, width
 from pytest_dispatchguard.model.errors import UserError
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.commands.measuring.take_apart import Format
+
+_FORMATS: Sequence[Format] = ("text", "json", "markdown", "svg")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also write a flame graph to FILE, for https://www.speedscope.app",
     )
-    format_option(parser, ("text", "json", "markdown", "svg"))
-    output_file(parser)
+    format_and_file(parser, _FORMATS)
     color_option(parser)
 
 
@@ -95,5 +101,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.flame:
         put_in(arguments.flame, flame(found))
     color = arguments.output is None and colored(arguments.color)
-    put(arguments, written(found, arguments.format, color=color, width=width()), sys.stdout)
+    form = chosen_format(arguments, _FORMATS)
+    put(arguments, written(found, form, color=color, width=width()), sys.stdout)
     return CLEAN

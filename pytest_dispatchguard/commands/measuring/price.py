@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.commands import CLEAN, FOUND
 from pytest_dispatchguard.commands.options import (
+    chosen_format,
     color_option,
-    format_option,
-    output_file,
+    format_and_file,
     seconds,
     working_folder,
 )
 from pytest_dispatchguard.commands.output import colored, put, say
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.commands.measuring.price_rules import Format
+
+_FORMATS: Sequence[Format] = ("text", "json", "markdown")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time per specimen, extended while the result is unclear (default: 1)",
     )
-    format_option(parser, ("text", "json", "markdown"))
-    output_file(parser)
+    format_and_file(parser, _FORMATS)
     color_option(parser)
 
 
@@ -48,6 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
             Asked(codes, arguments.seconds, working_folder()), tell or (lambda what, done, of: None)
         )
     color = arguments.output is None and colored(arguments.color)
-    put(arguments, written(table, arguments.format, color=color), sys.stdout)
+    put(arguments, written(table, chosen_format(arguments, _FORMATS), color=color), sys.stdout)
     say(f"kept in {file}")
     return CLEAN if all(one.proven for one in table.specimens) else FOUND

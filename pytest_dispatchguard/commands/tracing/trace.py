@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
+    chosen_format,
     color_option,
-    format_option,
+    format_and_file,
     how_read,
     map_option,
     named_path,
-    output_file,
     positive_number,
     working_folder,
 )
@@ -82,8 +82,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="places to show in each table (default: 10)",
     )
-    format_option(parser, _FORMATS)
-    output_file(parser)
+    format_and_file(parser, _FORMATS)
     color_option(parser)
     how_read(parser)
 
@@ -109,7 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
         comparison = compared(traces[0], traces[1])
     from pytest_dispatchguard.report.traces import render
 
-    put(arguments, render(found, comparison, arguments.format, _options(arguments)), sys.stdout)
+    form = chosen_format(arguments, _FORMATS)
+    put(arguments, render(found, comparison, form, _options(arguments)), sys.stdout)
     if _damaged(traces):
         return FAILED
     return FOUND if comparison is not None and comparison.worse else CLEAN
