@@ -242,7 +242,10 @@ def _pieces(
         part = pack_brief(parts.of(outline.name, source))
         # Findings quote whole lines, with the comment behind the last.
         whole = source + lines.rest(outline)
-        key = sha(f"{settings}:{part}:{outline.name}:{whole}".encode("utf-8", "surrogatepass"))
+        # By what it holds, a function may be passed over: see `Bench.wants`.
+        held = ",".join(outline.tokens)
+        words = f"{settings}:{part}:{outline.name}:{held}:{whole}"
+        key = sha(words.encode("utf-8", "surrogatepass"))
         out.append(_Piece(outline, first, key))
     return out
 

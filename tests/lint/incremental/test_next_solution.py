@@ -673,3 +673,24 @@ def test_a_function_of_autograd_becomes_a_placeholder_and_back(linted: Start) ->
     one = linted({"nms.py": head})
     for text in (head + symbolic, head + symbolic + backward, head + backward, head):
         assert not one.proved({"nms.py": text})
+
+
+def test_a_function_that_was_passed_over_is_judged_once_it_holds_more(linted: Start) -> None:
+    """Of `exp` alone its text says that there is nothing; that a branch tests a tensor, another file says."""
+    gate = """
+import torch
+from pkg.b import larger
+
+class Gate(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        y = x.exp()
+        if larger(y):
+            return y
+        return x
+"""
+    helper = "import torch\n\ndef larger(y: torch.Tensor) -> {}:\n    return pick(y)\n"
+    before = {"pkg/__init__.py": "", "pkg/a.py": gate, "pkg/b.py": helper.format("bool")}
+    after = {**before, "pkg/b.py": helper.format("torch.Tensor")}
+    project = linted(before)
+    assert [f.code for f in project.outcome(after, project.cache).findings] == ["DG401"]
+    assert not project.outcome(before, project.cache).findings
