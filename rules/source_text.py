@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection
 
@@ -13,9 +14,11 @@ _COMMENT_OR_STRING = re.compile(
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')",
     re.DOTALL,
 )
-_CALLED = re.compile(r"(?<!def )\b(\w+)\(")
+_CALLED = re.compile(r"(?<!def )\b(\w+)\s*\(")
 _BRACKET = re.compile(r"[()\[\]{}]")
-_ASSIGNS = re.compile(r"^[ \t]*((?:[\w,*() \t]+?=(?!=))+|\w+[ \t]*:[^=\n]+=(?!=))", re.MULTILINE)
+_ASSIGNS = re.compile(
+    r"^[ \t]*(?=[\w(*])((?:[\w,*() \t]+?=(?!=))+|\w+[ \t]*:[^=\n]+=(?!=))", re.MULTILINE
+)
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _KEYWORD = re.compile(r"\s*=(?!=)")
 _END_OF_LINE = re.compile(r"[()\[\]{}\n]")
@@ -58,10 +61,12 @@ def loses_a_name(source: str, made_by: Collection[str]) -> bool:
             places[found[0]].append(found.start())
     for end, names_of in assigned:
         for name in names_of:
-            after = [at for at in places[name] if at >= end]
-            if not after or _leaves(bare, end, after[0]):
+            known = places[name]
+            first = bisect_left(known, end)
+            if first == len(known) or _leaves(bare, end, known[first]):
                 return True
-            if after[0] in ends and not any(at < ends[after[0]] for at in after[1:]):
+            anew = ends.get(known[first])
+            if anew is not None and (first + 1 == len(known) or known[first + 1] >= anew):
                 return True
     return False
 
@@ -142,7 +147,7 @@ def _end_of_statement(bare: str, start: int) -> int:
     depth = 0
     for found in _END_OF_LINE.finditer(bare, start):
         if found[0] == "\n":
-            if depth <= 0 and not bare[: found.start()].endswith("\\"):
+            if depth <= 0 and bare[found.start() - 1] != "\\":
                 return found.start()
         else:
             depth += 1 if found[0] in "([{" else -1
