@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     PLACE,
+    chosen_format,
     color_option,
     format_and_file,
     how_read,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.request import Request
     from pytest_dispatchguard.model.findings import Finding
 
-FORMATS = ("text", "json", "markdown")
+_FORMATS = ("text", "json", "markdown")
 """What a verification is told in."""
 _CODE = re.compile(r"[A-Z]+[0-9]*")
 
@@ -63,7 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     _verify_options(parser.add_argument_group("verification"))
     output = parser.add_argument_group("output")
-    format_and_file(output, FORMATS)
+    format_and_file(output, _FORMATS)
     color_option(output)
     how_read(parser.add_argument_group("miscellaneous"))
 
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verify:
         from pytest_dispatchguard.commands.linting.fix_verified import verify
 
-        return verify(arguments, request)
+        return verify(arguments, request, chosen_format(arguments, _FORMATS))
     if arguments.ask:
         from pytest_dispatchguard.commands.linting.asking import asked
 

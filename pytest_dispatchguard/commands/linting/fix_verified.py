@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
-from pytest_dispatchguard.commands.linting.fix import FORMATS
 from pytest_dispatchguard.commands.options import (
-    chosen_format,
     working_folder,
 )
 from pytest_dispatchguard.commands.output import colored, expect, put, say
@@ -49,8 +47,8 @@ class _Tried:
     files: Files
 
 
-def verify(arguments: argparse.Namespace, request: Request) -> int:
-    """Run the command; return the exit status."""
+def verify(arguments: argparse.Namespace, request: Request, form: str) -> int:
+    """Run the command, and tell in a format what was found; return the exit status."""
     if os.name != "posix":
         raise UserError("--verify needs pipes and locks that Windows does not have")
     proof = Proof(arguments.test, arguments.budget, arguments.call, arguments.setup)
@@ -71,7 +69,6 @@ def verify(arguments: argparse.Namespace, request: Request) -> int:
     for problem in problems:
         say(problem)
     color = arguments.output is None and colored(arguments.color)
-    form = chosen_format(arguments, FORMATS)
     put(arguments, render(found, form, installed_versions(), color=color), sys.stdout)
     changes = [*found.changes, *([found.together] if found.together else [])]
     if problems:
