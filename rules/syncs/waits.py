@@ -237,7 +237,8 @@ def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
     if type(node) is cst.Comparison and len(node.comparisons) == 1:
         part = node.comparisons[0]
         if type(part.operator) is cst.In or type(part.operator) is cst.NotIn:
-            return "sure" if place.on_device(part.comparator) else None
+            text = isinstance(node.left, cst.BaseString) or place.kind(node.left).what == "text"
+            return "sure" if not text and place.on_device(part.comparator) else None
     if certainty == "sure" or not only_torch(place):
         return certainty
     reduced = node.left if type(node) is cst.Comparison else node
