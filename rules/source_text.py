@@ -15,13 +15,16 @@ _COMMENT_OR_STRING = re.compile(
     re.DOTALL,
 )
 _CALLED = re.compile(r"(?<!def )\b(\w+)\s*\(")
+_BRACE = re.compile(r"\{\{|\}\}|[{}]")
 _BRACKET = re.compile(r"[()\[\]{}]")
 _ASSIGNS = re.compile(
-    r"^[ \t]*(?=[\w(*])((?:[\w,*() \t]+?=(?!=))+|\w+[ \t]*:[^=\n]+=(?!=))", re.MULTILINE
+    r"^[ \t]*(?=[\w(*])"
+    r"(\([\w,*\s]+\)[ \t]*=(?!=)|(?:[\w,*() \t]+?=(?!=))+|\w+[ \t]*:[^=\n]+=(?!=))",
+    re.MULTILINE,
 )
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _KEYWORD = re.compile(r"\s*=(?!=)")
-_END_OF_LINE = re.compile(r"[()\[\]{}\n]")
+_END_OF_LINE = re.compile(r"[()\[\]{}]|(?<!\\)\n")
 _BRACKET_OR_FOR = re.compile(r"[()\[\]{}]|\bfor\b")
 _FIRST_PARAMETER = re.compile(r"\bdef\s+\w+\s*(?:\[[^\]]*\]\s*)?\(\s*(\w+)")
 _OWNER = re.compile(r"(?<![\w.])(\w+)\s*\.")
@@ -123,13 +126,26 @@ def _leaves(bare: str, start: int, end: int) -> bool:
 
 
 def _bare(source: str) -> str:
-    """A source text without comments, and without strings but for those that are formatted."""
-    return _COMMENT_OR_STRING.sub(_kept, source)
+    """A source text without comments, and of its strings only the expressions in formatted ones."""
+    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    return _COMMENT_OR_STRING.sub(_kept, text)
 
 
 def _kept(found: re.Match[str]) -> str:
-    formatted = "f" in (found["prefix"] or "").lower()
-    return found[0] if formatted else " " if found[0].startswith("#") else '""'
+    if "f" not in (found["prefix"] or "").lower():
+        return " " if found[0].startswith("#") else '""'
+    kept, depth, start = ['""'], 0, 0
+    for brace in _BRACE.finditer(found[0]):
+        if brace[0] == "{{" and not depth:
+            continue
+        opens = len(brace[0]) if brace[0][0] == "{" else -len(brace[0])
+        if depth <= 0 < opens:
+            start = brace.start()
+        depth = max(depth + opens, 0)
+        if not depth and opens < 0 and start:
+            kept.append(found[0][start : brace.end()])
+            start = 0
+    return "".join(kept)
 
 
 def _arguments(bare: str, start: int) -> str:
@@ -147,7 +163,7 @@ def _end_of_statement(bare: str, start: int) -> int:
     depth = 0
     for found in _END_OF_LINE.finditer(bare, start):
         if found[0] == "\n":
-            if depth <= 0 and bare[found.start() - 1] != "\\":
+            if depth <= 0:
                 return found.start()
         else:
             depth += 1 if found[0] in "([{" else -1

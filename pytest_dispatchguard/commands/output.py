@@ -10,10 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from pytest_dispatchguard.commands.options import (
-    chosen_format,
-    report_formats,
-)
+from pytest_dispatchguard.commands.options import chosen_format, report_formats
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.visible import one_line
 

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
-from pytest_dispatchguard.commands.options import (
-    working_folder,
-)
+from pytest_dispatchguard.commands.options import working_folder
 from pytest_dispatchguard.commands.output import colored, expect, put, say
 from pytest_dispatchguard.lint.fixing import Fixable, fixable
 from pytest_dispatchguard.lint.request import Request
