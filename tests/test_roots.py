@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dispatchguard.lint.facts import MODULE
 from pytest_dispatchguard.lint.hot import hot_functions
 
 ROOTS = Path(__file__).resolve().parents[1] / "fixtures" / "roots"
@@ -18,9 +19,11 @@ PROJECTS = sorted(folder.name for folder in ROOTS.iterdir() if folder.is_dir())
 
 
 def said(path: Path) -> dict[str, str]:
-    """What each function of a file says of itself: hot, loops, users or cold."""
+    """What each function of a file says of itself: hot, loops, users or cold; and what a line of its own says
+    of what the file does at module level."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    found: dict[str, str] = {}
+    alone = [match[1] for match in map(_IS.match, lines) if match]
+    found = {MODULE: alone[0]} if alone else {}
 
     def walk(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):

@@ -241,3 +241,19 @@ def test_an_import_that_a_fix_adds_is_shown(write: Write, run: Run) -> None:
     assert (
         "+import itertools\n+\n import torch\n" in run("check", "--select", "DG609", "--diff").out
     )
+
+
+def test_the_loop_of_a_script_is_fixed_where_it_stands(write: Write, run: Run) -> None:
+    text = (
+        "import torch; from torch import nn\n\n\ndef unused():\n    return 'torch.zeros(3).to(device)'\n\n\n"
+        "device = 'cuda'\nmodel = nn.Linear(3, 3).to(device)\n"
+        "if __name__ == '__main__':\n    for x in loader:\n"
+        "        y = model(x) + torch.zeros(3).to(device)  # wide\n"
+        "        y.mean().backward()\n        opt.step()\n"
+    )
+    root = write({"pyproject.toml": "[tool.dispatchguard]\n", "train.py": text})
+    run("check", "--fix")
+    fixed = text.replace("+ torch.zeros(3).to(device)", "+ torch.zeros(3, device=device)")
+    assert (root / "train.py").read_text() == fixed
+    assert run("check").status == 0
+    assert (root / "train.py").read_text() == fixed

@@ -99,3 +99,19 @@ def test_a_second_run_says_the_same(book: Path, run: Run) -> None:
     assert run("check", "--format", "json").out == cold
     assert run("check", "--format", "json", "--no-cache").out == cold
     assert "Model.forward" in run("hot").out
+
+
+def test_the_loop_of_a_notebook_that_trains_is_hot(write: Write, run: Run) -> None:
+    loop = code(
+        "for batch in loader:",
+        "    loss = model(batch)",
+        "    loss.backward()",
+        "    opt.step()",
+        "    total += loss.item()",
+    )
+    cells = (code("import torch", "from torch import nn"), code("model = nn.Linear(3, 3)"), loop)
+    write({"pyproject.toml": "[tool.dispatchguard]\n", "train.ipynb": notebook(*cells)})
+    done = run("check")
+    assert done.status == 1
+    assert "train.ipynb:cell 3:5:14 DG411 `loss.item()`" in done.out
+    assert "a training loop: train.ipynb.<module> (in a loop, once per step)" in done.out

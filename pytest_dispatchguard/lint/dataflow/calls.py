@@ -140,10 +140,21 @@ def _device_text(reader: Reader, value: cst.BaseExpression) -> str:
             isinstance(held, cst.Call) and reader.resolve(held.func) == "torch.device"
         ):
             value = held
+    return _device_of(reader, value)
+
+
+def _device_of(reader: Reader, value: cst.BaseExpression) -> str:
+    """The source of a device; of those that a condition chooses from, one that is not the CPU."""
+    if isinstance(value, cst.Call) and value.args and reader.resolve(value.func) == "torch.device":
+        return _device_of(reader, value.args[0].value)
     if isinstance(value, cst.IfExp):
-        either = [text(way) for way in (value.body, value.orelse)]
-        return next((way for way in either if CPU.search(way) is None), either[0])
-    return text(value)
+        ways = [value.body, value.orelse]
+    elif isinstance(value, cst.BooleanOperation):
+        ways = [value.left, value.right]
+    else:
+        return text(value)
+    either = [_device_of(reader, way) for way in ways]
+    return next((way for way in either if CPU.search(way) is None), either[0])
 
 
 def _call_kind(

@@ -15,7 +15,7 @@ import libcst as cst
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.dataflow.scene import Scene, Seen
 from pytest_dispatchguard.lint.dataflow.statements import read_function
-from pytest_dispatchguard.lint.facts import Brief
+from pytest_dispatchguard.lint.facts import MODULE, Brief
 from pytest_dispatchguard.lint.internal_errors import mistake
 from pytest_dispatchguard.lint.judge import packs
 from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
@@ -217,12 +217,15 @@ class Chunk:
         self.module = _parsed(source)
         self._shift = first - (2 if indented else 1)
         self._positions: dict[int, Position] | None = None
-        self.function = _first_function(self.module)
+        is_script = outline.name == MODULE
+        self.function = _script(self.module) if is_script else _first_function(self.module)
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where a whole node is in the file."""
         if self._positions is None:
             self._positions = positions(self.module)
+            # The function of a script is not in its text.
+            self._positions.setdefault(id(self.function), (1, 0, 1, 0))
         line, column, end_line, end_column = self._positions[id(node)]
         return Span(line + self._shift, column + 1, end_line + self._shift, end_column + 1)
 
@@ -262,6 +265,12 @@ def _parsed(source: str) -> cst.Module:
 
 def _unchecked(self: cst.CSTNode) -> None:
     """Replaces a node's validation."""
+
+
+def _script(module: cst.Module) -> cst.FunctionDef:
+    """A function that does what a module does itself."""
+    body = cst.IndentedBlock(body=module.body)
+    return cst.FunctionDef(name=cst.Name("script"), params=cst.Parameters(), body=body)
 
 
 def _first_function(module: cst.Module) -> cst.FunctionDef:

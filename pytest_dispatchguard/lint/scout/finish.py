@@ -9,6 +9,7 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import (
     CPU,
+    MODULE,
     PART,
     CallFact,
     FileFacts,
@@ -296,7 +297,13 @@ def finish(walk: Walk) -> FileFacts:
         fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
         _settle_hinges(reading, fact, attributes, defined)
         fact.looks = sorted(reading.looks)
+    facts.functions = [f for f in facts.functions if f.name != MODULE or _is_script(f, has_torch)]
     return facts
+
+
+def _is_script(fact: FunctionFact, has_torch: bool) -> bool:
+    """Whether what a module does itself is a training, or feeds a model."""
+    return has_torch and (fact.training_loop or fact.feeds_model)
 
 
 def _settle_hinges(

@@ -18,10 +18,12 @@ from pytest_dispatchguard.lint.scout import (
     statements,
 )
 from pytest_dispatchguard.lint.scout.finish import finish
+from pytest_dispatchguard.lint.scout.script import read_script
 from pytest_dispatchguard.lint.scout.state import Handler, Tables, Walk, visit, visit_children
 from pytest_dispatchguard.lint.syntax.grammar import LANGUAGE, tree_of
 from pytest_dispatchguard.lint.syntax.python_ast import parsed, with_newlines
 from pytest_dispatchguard.lint.syntax.recursion import with_more_frames
+from pytest_dispatchguard.lint.syntax.script_text import LEFT_OUT
 
 _FOREIGN = re.compile(
     r"(?:import|from)[ \t]+(?:tensorflow|jax|flax|openvino|mlx|paddle|mindspore|mxnet|cntk)\b"
@@ -48,15 +50,17 @@ _UNREADABLE: Final = 0xFFFF
 def _tables() -> Tables:
     hot: list[Handler | None] = []
     cold: list[Handler | None] = []
+    script: list[Handler | None] = []
     for kind in range(LANGUAGE.node_kind_count):
         name = LANGUAGE.node_kind_for_id(kind) or ""
         named = LANGUAGE.node_kind_is_named(kind)
         hot.append(_HANDLERS.get(name, visit_children) if named and name not in _SKIPPED else None)
         cold.append(cold_functions.HANDLERS.get(name) if named else None)
-    for table in (hot, cold):
+        script.append(None if name in LEFT_OUT else hot[-1])
+    for table in (hot, cold, script):
         table += [None] * (_UNREADABLE + 1 - len(table))
-    hot[_UNREADABLE] = visit_children
-    return Tables(hot, cold)
+    hot[_UNREADABLE] = script[_UNREADABLE] = visit_children
+    return Tables(hot, cold, script)
 
 
 _TABLES: Final = _tables()
@@ -94,6 +98,7 @@ def _facts(
     error = _parse(text) if walk.uneven else None
     if error is not None:
         return FileFacts(error=error)
+    read_script(walk, root)
     facts = finish(walk)
     if root.has_error:
         facts.functions = list(_well_read(facts.functions, source))

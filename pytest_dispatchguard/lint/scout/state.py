@@ -197,6 +197,8 @@ class Tables(NamedTuple):
     hot: list[Handler | None]
     cold: list[Handler | None]
     """For functions that are cold."""
+    script: list[Handler | None]
+    """For what a module does itself, where its definitions and imports have been read."""
 
 
 def visit(walk: Walk, node: Node) -> None:

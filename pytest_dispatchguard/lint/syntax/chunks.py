@@ -7,10 +7,19 @@ import bisect
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from pytest_dispatchguard.lint.facts import HELPER_CALL, PART, FileFacts, FunctionFact, Value
+from pytest_dispatchguard.lint.facts import (
+    HELPER_CALL,
+    MODULE,
+    PART,
+    FileFacts,
+    FunctionFact,
+    Value,
+)
+from pytest_dispatchguard.lint.syntax.script_text import script_text
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -141,12 +150,18 @@ class Lines:
     def chunk(self, outline: Outline) -> tuple[str, int, bool]:
         """The source of a function from the beginning of its first line, the number of that line,
         and whether the function is indented."""
+        if outline.name == MODULE:
+            return self._script, 1, False
         start = self.offset(outline.start_byte)
         first = self.line_of(start)
         line_start = self.starts[first - 1]
         source = self.text[line_start : self.offset(outline.end_byte)]
         indented = start > line_start and not self.text[line_start:start].strip(" \t\f")
         return source, first, indented
+
+    @cached_property
+    def _script(self) -> str:
+        return script_text(self.data).decode("utf-8", "surrogatepass")
 
     def rest(self, outline: Outline) -> str:
         """What follows a function on its last line."""

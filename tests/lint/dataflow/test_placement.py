@@ -39,6 +39,10 @@ def test_a_cpu_number_goes_with_any_device() -> None:
         ("torch.zeros(3, device=x.device if a else 'cpu')", "tensor"),
         ("torch.zeros(3, device='cpu' if a else torch.device('cpu'))", "tensor@cpu"),
         ("torch.zeros(3).to('cuda' if a else 'cpu')", "tensor"),
+        ("torch.zeros(3).to(torch.device('cuda' if a else 'cpu'))", "tensor"),
+        ("torch.zeros(3).to(torch.device(a or 'cpu'))", "tensor"),
+        ("torch.zeros(3).to(torch.device('cpu:0'))", "tensor@cpu"),
+        ("torch.zeros(3, device=torch.device('cuda') if a else torch.device('cpu'))", "tensor"),
         ("torch.cat([x.cpu(), torch.ones(2)])", "tensor@cpu"),
         ("torch.cat([x, torch.ones(2)])", "tensor"),
         ("a(x).cpu()", "tensor?@cpu"),
@@ -57,6 +61,22 @@ def test_a_cpu_number_goes_with_any_device() -> None:
 )
 def test_where_tensors_are(expression: str, kind: str) -> None:
     assert words(body(f"show({expression})", "x: Tensor, a, device")) == [kind]
+
+
+@pytest.mark.parametrize(
+    "device, place",
+    [
+        ("torch.device('cuda' if a else 'cpu')", "tensor"),
+        ("torch.device(a.device or ('cuda' if a else 'cpu'))", "tensor"),
+        ("torch.device('cuda') if a else torch.device('cpu')", "tensor"),
+        ("'cuda' if a else 'mps' if b else 'cpu'", "tensor"),
+        ("torch.device('cpu')", "tensor@cpu"),
+        ("'cpu' if a else torch.device('cpu')", "tensor@cpu"),
+    ],
+)
+def test_a_device_that_is_the_cpu_only_where_nothing_else_is_there(device: str, place: str) -> None:
+    lines = f"d = {device}; show(torch.zeros(3).to(d), torch.zeros(3, device=d))"
+    assert words(body(lines, "a, b")) == [place, place]
 
 
 @pytest.mark.parametrize(

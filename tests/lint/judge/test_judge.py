@@ -333,3 +333,36 @@ def test_the_text_of_a_function_is_asked_only_where_no_rule_wants_it_as_it_is() 
     assert benched.wants(one._replace(tokens=()), "seen with tensors")
     assert not benched.wants(one._replace(tokens=("call:of-no-rule-that-applies",)), "")
     assert len(asked) == 2
+
+
+def test_the_loop_of_a_script_that_trains_is_shown_and_nothing_twice() -> None:
+    found = judged(
+        """
+        import torch
+
+        def helper(x):
+            return ping(1)
+
+        ping(2)
+        for epoch in range(3):
+            ping(3)
+            for batch in batches:
+                def closure():
+                    return ping(4)
+                class Local:
+                    ping(5)
+                ping(6)
+                helper(batch)
+                loss = model(batch)
+                loss.backward()
+                opt.step(closure)
+        ping(7)
+        """
+    )
+    assert not found.problems
+    told = [(f.message, f.span.line, f.span.column) for f in found.findings]
+    assert sorted(told) == [
+        ("ping(1) in helper", 5, 12),
+        ("ping(4) in closure", 12, 20),
+        ("ping(6) in <module>", 15, 9),
+    ]

@@ -980,3 +980,53 @@ def test_nothing_of_a_file_stays_in_a_circle_where_no_collector_runs() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+# --- scripts ------------------------------------------------------------------------------------
+
+SCRIPT = """
+import torch
+from pkg import nets
+
+def helper(x):
+    for part in x:
+        part.backward()
+    return x
+
+model = nets.Net()
+if __name__ == "__main__":
+    for batch in batches:
+        loss = helper(model(batch))
+        loss.backward()
+        opt.step()
+        kept.append(loss.item())
+"""
+
+
+def test_a_training_at_module_level_is_read_as_a_function() -> None:
+    facts = facts_of(SCRIPT)
+    helper, module = facts.functions
+    assert not helper.training_loop
+    assert module.name == "<module>" and module.training_loop
+    assert (module.line, module.start_byte, module.end_byte) == (12, 0, len(SCRIPT))
+    assert {(c.name, c.loop) for c in module.calls} >= {("helper", True), ("nets.Net", False)}
+    assert module.locals["model"] == ["call:pkg.nets.Net"]
+    assert "call:item" in module.looks and "import" not in module.looks
+    # What a function of the file reads of the module is known as before.
+    without = facts_of(SCRIPT.replace("    for batch in batches:", "    if True:"))
+    assert [f.name for f in without.functions] == ["helper"]
+    assert without.assigns == facts.assigns and "model" in facts.assigns
+    assert unpack_facts(pack_facts(facts)) == facts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCRIPT.replace("import torch", "import other"),
+        SCRIPT.replace("    for batch in batches:", "    if True:"),
+        "import torch\nclass C:\n    for x in y:\n        x.backward()\n        opt.step()\n",
+        "import torch\nfor name, value in torch.load('x').items():\n    print(name, value.norm())\n",
+    ],
+)
+def test_other_scripts_are_not_read_as_functions(text: str) -> None:
+    assert "<module>" not in [f.name for f in facts_of(text).functions]
