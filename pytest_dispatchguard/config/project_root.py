@@ -114,11 +114,13 @@ def nested_roots(root: Path) -> tuple[str, ...]:
             names = {}
             for entry in entries:
                 names[entry.name] = entry.is_dir(follow_symlinks=False)
-            if rel and any(name in names for name in MARKERS[:3]):
+            # A package with a `setup.py` of its own, for its extension, is imported as any package.
+            is_package = "__init__.py" in names
+            if rel and not is_package and any(name in names for name in MARKERS[:3]):
                 found.append(rel)
                 if names.get("src") and not is_file(folder / "src" / "__init__.py"):
                     found.append(f"{rel}/src")
-            if depth >= _DEEPEST_PROJECT or "__init__.py" in names:
+            if depth >= _DEEPEST_PROJECT or is_package:
                 continue
             waiting.extend(
                 (folder / name, f"{rel}/{name}".lstrip("/"), depth + 1)

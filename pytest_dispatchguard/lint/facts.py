@@ -270,7 +270,8 @@ class Brief:
     fields: dict[str, dict[str, list[Value]]] = field(default_factory=dict)
     """Dotted names of project classes that the file may have instances of to those attributes that hold
     tensors, with what is assigned to them: fields of dataclasses, parameters of modules."""
-    modules: list[str] = field(default_factory=list)
-    """Dotted names of project classes that are modules, of those that this brief names."""
+    modules: dict[str, Value] = field(default_factory=dict)
+    """Dotted names of project classes that are modules, of those that this brief names, to what their
+    `forward` returns."""
     imports: list[str] = field(default_factory=list)
     """Top-level packages the file imports: torch, numpy, jax …"""

@@ -542,7 +542,10 @@ def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Cert
             return None
         certainty = tensor_certainty(given, place, strict=True)
         kind = place.kind(given)
-        if certainty is None and kind.what == "unknown" and not kind.cls and _of_torch(call, place):
+        undecided = (
+            kind.what == "unknown" and not kind.cls if certainty is None else certainty == "maybe"
+        )
+        if undecided and _of_torch(call, place):
             certainty = "note"
     if certainty is None or works_on_host(place) or waits_inside(given, place):
         return None

@@ -20,12 +20,19 @@ from pytest_dispatchguard.lint.kinds.kinds import (
     DICT,
     EMPTY,
     FUNCTION,
+    MODULE,
+    OUTPUT,
     TENSOR,
     UNKNOWN,
     Kind,
     filled,
 )
-from pytest_dispatchguard.lint.kinds.methods import method_kind, method_kind_by_name, returns_tensor
+from pytest_dispatchguard.lint.kinds.methods import (
+    METHODS_OF_TENSORS,
+    method_kind,
+    method_kind_by_name,
+    returns_tensor,
+)
 from pytest_dispatchguard.lint.kinds.placement import CPU, followed, on_cpu
 from pytest_dispatchguard.lint.kinds.torch_functions import FACTORIES, LIKE
 from pytest_dispatchguard.lint.knowledge import cold_branches
@@ -38,6 +45,12 @@ _ITERATING = frozenset(
 """Functions that iterate over their argument."""
 _ADDING = frozenset({"append", "appendleft", "add"})
 """Methods that add their argument to a list or set."""
+_ASKS_MODULES = frozenset({"eval", "named_modules", "named_parameters", "parameters"})
+"""Methods of modules that nothing else has without arguments."""
+_MODEL = re.compile(
+    r"(?:self\.)?_?(?:\w+_)?(?:model|net|network|unet|transformer|module|backbone|vae)"
+)
+"""What is called so, and called, is a module in a file that works with torch."""
 _WARNING = frozenset({"critical", "error", "exception", "fatal", "warn", "warning"})
 """How functions and methods are called that give warnings."""
 _GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list"})
@@ -51,6 +64,8 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
     receiver = UNKNOWN
     if type(func) is cst.Attribute:
         receiver = reader.read(func.value, func)
+        if receiver.either is not None and func.attr.value in METHODS_OF_TENSORS:
+            reader.kinds[id(func.value)] = receiver = receiver.used()
         reader.kinds[id(func)] = kind_of_attribute(reader, func, receiver)
         last = func.attr.value
     else:
@@ -69,11 +84,21 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
         note_move(reader, node)
     if reader.reading_callees and reader.callee_key(func) in reader.reading_callees:
         reader.emit("helper-call", node, last)
+    if last in _ASKS_MODULES and not node.args:
+        _note_module(reader, func, receiver)
     if last in _ADDING and len(args) == 1 and isinstance(func, cst.Attribute):
         _add_element(reader, func.value, args[0])
     if last in _GATHERS_OBJECTS and node.args:
         reader.bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
     return _call_kind(reader, node, func, name, last, receiver, args, keywords, texts)
+
+
+def _note_module(reader: Reader, func: cst.BaseExpression, receiver: Kind) -> None:
+    """Notes that what is asked for its parameters, or set to evaluate, is a module."""
+    if isinstance(func, cst.Attribute) and _is_undetermined(receiver):
+        name = dotted(func.value)
+        if name and name != reader.self_name:
+            reader.hold(name, replace(MODULE, cls=receiver.cls))
 
 
 def _warns(func: cst.BaseExpression, name: str | None) -> bool:
@@ -208,12 +233,27 @@ def _call_kind(
     called = reader.kinds.get(id(func), UNKNOWN)
     if called.what in ("module", "modules"):
         kind = module_call_kind(called.cls)
-        return kind if kind is not None else TENSOR.maybe()
+        return (
+            kind if kind is not None else _given_by(reader, called.cls, [*args, *keywords.values()])
+        )
     if called.cls in reader.tensor_types and called.cls:
         return TENSOR
+    if _is_undetermined(called) and "torch" in reader.brief.imports:
+        written = dotted(func)
+        if written and _MODEL.fullmatch(written):
+            return OUTPUT
     if _brings_to_the_cpu(func, last, args, texts) and _is_undetermined(receiver):
         return on_cpu(UNKNOWN)
-    return Kind("unknown", cls=name) if name and name in reader.brief.fields else UNKNOWN
+    if name and (name in reader.brief.fields or name in reader.brief.modules):
+        return reader.instance(Kind("unknown", cls=name))
+    return UNKNOWN
+
+
+def _given_by(reader: Reader, cls: str, args: Sequence[Kind]) -> Kind:
+    """What calling an instance of a module of the project gives."""
+    kind = value_kind(reader.brief.modules.get(cls, "unknown"), reader.tensor_types)
+    known = kind.what != "unknown" or kind.cls
+    return followed(kind, args) if known else OUTPUT
 
 
 def _of_the_unknown(kind: Kind, owner: cst.BaseExpression, receiver: Kind, last: str) -> Kind:

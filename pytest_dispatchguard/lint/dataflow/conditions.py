@@ -81,7 +81,8 @@ def read_comparison(reader: Reader, node: cst.Comparison) -> Kind:
         )
     if any(k.what in ("none", "text") for k in kinds):
         return SCALAR
-    surest = any(k.sure for k in tensors)
+    kinds = [k.used() for k in kinds]
+    surest = any(k.sure for k in kinds if k.what == "tensor")
     ndim = 0 if all(k.what == "scalar" or k.ndim == 0 for k in kinds) else None
     return placed(Kind("tensor", sure=surest, dtype="bool", ndim=ndim), kinds)
 

@@ -98,6 +98,8 @@ def arithmetic_kind(left: Kind, right: Kind) -> Kind:
     if tensors:
         if any(k.what in ("nested", "text", "none") for k in (left, right)):
             return UNKNOWN if any(k.what == "text" for k in (left, right)) else tensors[0].maybe()
+        left, right = left.used(), right.used()
+        tensors = [k for k in (left, right) if k.what == "tensor"]
         sure = any(k.sure for k in tensors)
         zero = all(k.what == "scalar" or k.ndim == 0 for k in (left, right))
         whole = Kind("tensor", sure=sure, ndim=0 if zero else None)

@@ -112,7 +112,7 @@ class Reader:
         source = text(node)
         if source[:1] in "\"'":
             source = source.strip("\"'")
-        return annotation_kind(self._resolve_words(source), self.tensor_types)
+        return self.instance(annotation_kind(self._resolve_words(source), self.tensor_types))
 
     def _resolve_words(self, source: str) -> str:
         out, word = [], ""
@@ -238,11 +238,16 @@ class Reader:
         if head == self.self_name and rest and "." not in rest and self.cls is not None:
             values = self.cls.attrs.get(rest)
             if values:
-                return values_kind(tuple(values), self.tensor_types)
+                return self.instance(values_kind(tuple(values), self.tensor_types))
             return inherited_kind(rest, tuple(self.cls.ancestors))
         if not rest and name in self.brief.globals and name not in self.names.imports:
-            return values_kind(tuple(self.brief.globals[name]), self.tensor_types)
+            return self.instance(values_kind(tuple(self.brief.globals[name]), self.tensor_types))
         return UNKNOWN
+
+    def instance(self, kind: Kind) -> Kind:
+        """The same, where the class of a value is known: a module, if that is one."""
+        is_module = kind.what == "unknown" and kind.cls in self.brief.modules
+        return replace(kind, what="module") if is_module else kind
 
     def read(self, node: cst.BaseExpression, parent: cst.CSTNode | None = None) -> Kind:
         """Read an expression: note its kind and its parent, and emit events for what it holds."""
@@ -258,6 +263,9 @@ class Reader:
         name = dotted(func) or ""
         if self.self_name and name.startswith(self.self_name + "."):
             return f"{self.class_name}.self.{name[len(self.self_name) + 1 :]}"
+        if name.partition(".")[0] in self.names.kinds:
+            local = f"{self.scene.qualname}.{name}"
+            return local if local in self.brief.callees else name
         return name
 
     def emit(self, event: Event, node: cst.CSTNode, name: str = "") -> None:

@@ -32,7 +32,8 @@ def files_using_returns(changes: Mapping[str, Change], mentions: Mentions) -> se
     found: set[str] = set()
     for rel, change in changes.items():
         for name in {name.rpartition(".")[2] for name in change.returns}:
-            if not name.isascii() or mentions.renamed(name):
+            # What a `forward` returns, those are told that call its module, by whatever name.
+            if not name.isascii() or mentions.renamed(name) or name == "forward":
                 return None
             found |= {rel} | mentions.member(name) | mentions.starred(name)
     return found

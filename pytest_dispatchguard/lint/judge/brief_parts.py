@@ -9,13 +9,17 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pytest_dispatchguard.lint.facts import Brief, ClassBrief
+from pytest_dispatchguard.lint.facts import MODULE, Brief, ClassBrief
 
 _WORDS = re.compile(r"\w+", re.ASCII)
 _RUNS = re.compile(r"[^\x00-/:-@\[-^`{-\x7f]+")
 """Identifiers in any script."""
 _PARTED = re.compile(r"\w+")
 """Names in annotations that are strings, split as the reader splits them."""
+
+
+_PLACES = frozenset({"<locals>", MODULE})
+"""Words in the names of functions that no source spells out."""
 
 
 def words_of(source: str) -> set[str]:
@@ -48,7 +52,7 @@ class Parts:
         inside it; of classes, its own, with the methods that the source names, and the attributes of those
         that the source or the part names."""
         brief = self._brief
-        words = words_of(source)
+        words = {*words_of(source), *_PLACES}
         owner = name.rpartition(".")[0]
         functions = self._functions.get(name, set())
         part = Brief(
@@ -65,17 +69,19 @@ class Parts:
             seen=_cut(brief.seen, functions),
             imports=brief.imports,
         )
-        part.fields = self._held(part, words)
+        if self._fields or brief.modules:
+            named = {*words, *words_of(" ".join(_values_in(part)))}
+            part.fields = self._held(words, named)
+            modules = (one for one in brief.modules if one.rpartition(".")[2] in named)
+            part.modules = _cut(brief.modules, modules)
         return part
 
-    def _held(self, part: Brief, words: AbstractSet[str]) -> dict[str, dict[str, list[str]]]:
-        """What the source names of the attributes of classes that values can be instances of: classes are
-        named in the source, in what the part says of names, attributes and calls, and in what is held by
-        classes found so far."""
-        if not self._fields:
-            return {}
+    def _held(
+        self, words: AbstractSet[str], named: AbstractSet[str]
+    ) -> dict[str, dict[str, list[str]]]:
+        """What the source names of the attributes of classes that values can be instances of: of those that
+        are `named`, and of those that are held by classes found so far."""
         found: dict[str, dict[str, list[str]]] = {}
-        named = {*words, *words_of(" ".join(_values_in(part)))}
         seen: set[str] = set()
         while new := self._fields.keys() & (named - seen):
             seen |= named

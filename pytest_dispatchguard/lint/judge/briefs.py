@@ -6,7 +6,12 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_dispatchguard.lint.callgraph.calls import is_property, scope_of, symbols_called
-from pytest_dispatchguard.lint.callgraph.class_hierarchy import OwnMethods, inherited, mro
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import (
+    OwnMethods,
+    inherited,
+    method_owner,
+    mro,
+)
 from pytest_dispatchguard.lint.callgraph.families import is_module
 from pytest_dispatchguard.lint.callgraph.name_resolution import absolute, lookup, resolve
 from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
@@ -80,7 +85,8 @@ class Briefer:
         self.own_attrs: dict[str, dict[str, list[Value]]] = {}
         self.classes: dict[str, ClassBrief] = {}
         self.fields: dict[str, dict[str, list[Value]]] = {}
-        self.modules: dict[str, bool] = {}
+        self.modules: dict[str, Value] = {}
+        """Dotted names of classes to what calling their instances gives; empty if they are no modules."""
 
     def brief(self, path: str) -> Brief:
         """The brief of a file that has hot functions."""
@@ -131,7 +137,8 @@ def _brief(project: Project, heat: Hot, path: str, hot: list[str], memo: Briefer
         held = _fields_of(project, name, memo)
         if held:
             brief.fields[name] = held
-    brief.modules = sorted(name for name in mentioned if _is_module_name(project, name, memo))
+    modules = ((name, _called(project, name, memo)) for name in sorted(mentioned))
+    brief.modules = {name: returns for name, returns in modules if returns}
     return brief
 
 
@@ -181,17 +188,24 @@ def holds_tensors(values: Sequence[Value]) -> bool:
     )
 
 
-def _is_module_name(project: Project, name: str, memo: Briefer) -> bool:
+def _called(project: Project, name: str, memo: Briefer) -> Value:
+    """What calling an instance of a project class gives; empty if that is no module."""
     known = memo.modules.get(name)
     if known is None:
-        known = False
-        if name.partition(".")[0] in project.packages:
-            things = absolute(project, name)
-            known = bool(things) and all(
-                t.kind == "class" and is_module(project, t.id) for t in things
-            )
+        known = ""
+        things = absolute(project, name) if name.partition(".")[0] in project.packages else ()
+        if things and all(t.kind == "class" and is_module(project, t.id) for t in things):
+            returns = {_forward_returns(project, thing.id, memo) for thing in things}
+            known = returns.pop() if len(returns) == 1 else "unknown"
         memo.modules[name] = known
     return known
+
+
+def _forward_returns(project: Project, class_id: str, memo: Briefer) -> Value:
+    target = f"{method_owner(project, class_id, 'forward')}.forward"
+    found = project.functions.get(target, ())
+    returns = {_returned(project, target, fact, memo) for fact in found}
+    return returns.pop() if len(returns) == 1 else "unknown"
 
 
 def _names(project: Project, module: str, memo: Briefer) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
@@ -22,7 +22,7 @@ from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.judge.place import Place
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
-from pytest_dispatchguard.lint.knowledge.entry_points import TRAINS
+from pytest_dispatchguard.lint.knowledge.entry_points import CALLED_MODEL, TRAINS
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline
 from pytest_dispatchguard.lint.syntax.nesting import too_deep
 from pytest_dispatchguard.lint.syntax.positions import Position, positions
@@ -290,7 +290,8 @@ def _judge_function(
     out = Judged(asked=asked.answers)
     chunk = Chunk(lines, outer)
     reader = read_function(chunk.function, brief, outer.name, target.tensor_types)
-    hot_loops = _hot_loops(reader.events) or _feeding_loops(reader)
+    hot_loops = _hot_loops(reader.events)
+    hot_loops |= _feeding_loops(reader) - _around(hot_loops, reader.events)
     for number, seen in enumerate(reader.events):
         rules = benched.asking(seen)
         if not rules:
@@ -379,11 +380,23 @@ def _feeding_loops(reader: Reader) -> set[int]:
             continue
         func = seen.node.func
         kind = reader.kinds.get(id(func))
-        if dotted(func) in modules or (kind is not None and kind.what == "module"):
+        name = dotted(func)
+        is_model = name in modules or (name and CALLED_MODEL.fullmatch(name) is not None)
+        if is_model or (kind is not None and kind.what == "module"):
             loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
             if loops:
                 out.add(id(loops[-1]))
     return out
+
+
+def _around(inner: Collection[int], events: Sequence[Seen]) -> set[int]:
+    """The loops around some loops: epochs, where those are steps of a training."""
+    found: set[int] = set()
+    for seen in events:
+        loops = [id(n) for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+        if loops and loops[-1] in inner:
+            found.update(loops[:-1])
+    return found
 
 
 def _hot_loops(events: Sequence[Seen]) -> set[int]:

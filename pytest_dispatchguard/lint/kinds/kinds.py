@@ -47,7 +47,8 @@ class Kind:
     built: bool = False
     """Of a tensor: made anew from Python data in this very function (`torch.tensor([1, 2])`)."""
     either: Kind | None = None
-    """Of what may be a tensor by its annotation: the only other thing that it can be."""
+    """Of what may be a tensor, by an annotation or because a module gave it: the only other thing that it
+    can be."""
 
     @property
     def is_tensor(self) -> bool:
@@ -78,6 +79,11 @@ class Kind:
         """The same, less surely."""
         return replace(self, sure=False)
 
+    def used(self) -> Kind:
+        """The same, where something is done with it that only a tensor, and no container, allows."""
+        is_tensor = self.either is not None and self.either.what == "nested"
+        return replace(self, sure=True, either=None) if is_tensor else self
+
 
 UNKNOWN = Kind()
 SCALAR = Kind("scalar")
@@ -91,6 +97,8 @@ SHAPE = Kind("nested", element=SCALAR, cls="torch.Size")
 TENSORS = Kind("nested", element=TENSOR)
 NESTED = Kind("nested", element=UNKNOWN)
 DICT = Kind("nested", element=UNKNOWN, cls="dict")
+OUTPUT = Kind("tensor", sure=False, either=NESTED)
+"""What a module gives: a tensor, or something that holds some."""
 EMPTY = Kind("nested", items=())
 EMPTY_DICT = Kind("nested", items=(), cls="dict")
 

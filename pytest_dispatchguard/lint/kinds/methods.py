@@ -42,6 +42,15 @@ _HOST_ATTRIBUTES = frozenset(
 _OTHER_ATTRIBUTES = frozenset("dtype device layout grad_fn names".split())
 
 
+METHODS_OF_TENSORS = (
+    torch_ops.METHODS
+    | torch_ops.METHODS_HOST
+    | torch_ops.METHODS_OVERLOADED
+    | {"cpu", "item", "numpy", "tolist"}
+) - {"index", "values"}
+"""What tensors have, and lists, tuples and tables do not."""
+
+
 def method_kind(
     receiver: Kind,
     name: str,

@@ -66,7 +66,7 @@ SCRIPT_PATHS = re.compile(r"(?:^|/)(?:scripts?|cli|commands)/")
 """Folders of what is started by hand: some of it trains or evaluates, most of it runs once."""
 
 COLD_PATHS = re.compile(
-    r"(?:^|/)(?:conversion|saving|export|\w*onnx|datasets?|visuali[sz]ation|plotting|"
+    r"(?:^|/)(?:conversion|saving|export|\w*onnx|datasets?(?!/[^/]*(?:eval|metric|post_?process)[^/]*\.py$)|visuali[sz]ation|plotting|"
     r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated|loading|tracers?)/|"
     r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|"
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"

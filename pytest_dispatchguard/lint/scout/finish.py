@@ -24,6 +24,7 @@ from pytest_dispatchguard.lint.scout.state import Reading, Walk, binding_values,
 from pytest_dispatchguard.lint.scout.tensor_api import (
     called_by_forward,
     documented_tensors,
+    feeding_rounds,
     feeds_a_model,
     feeds_by,
     goes_over_a_loader,
@@ -89,6 +90,9 @@ def _leave_steps(reading: Reading) -> None:
         if "backward" in what
         or not any(one != around and one[: len(around)] == around for one in whole)
     }
+    outer = {loop for around in whole for loop in around[:-1]}
+    # An evaluation beside the training: its loop feeds the model as well.
+    steps |= {around[-1] for around in feeding_rounds(reading) if around[-1] not in outer}
     for key, call in reading.calls.items():
         loops = reading.rounds.get(key)
         if loops and not any(steps.intersection(around) for around in loops):

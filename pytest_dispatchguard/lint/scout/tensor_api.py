@@ -8,7 +8,7 @@ import re
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import FunctionFact
-from pytest_dispatchguard.lint.knowledge.entry_points import STEPS, TRAINS
+from pytest_dispatchguard.lint.knowledge.entry_points import CALLED_MODEL, STEPS, TRAINS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
 from pytest_dispatchguard.lint.scout.tensor_guesses import said_to_be_tensors
@@ -41,20 +41,8 @@ _ASKS_MODULES = frozenset(
 _MOVES = re.compile(r"(?!\w*(?:loss|criterion|metric))(\w+)\.(?:to|cuda)")
 """What is moved, and called, is a module: nobody calls a tensor."""
 _MODULE = re.compile(r"(?:^|[\[ |.,])(?:torch\.nn\.|nn\.)?(?:Module|PreTrainedModel)\b")
-_NO_MODEL = (
-    r"_?(?:add|ask|build|can|check|clean|clear|compile|convert|copy|counts?|create|delete|download|dump|exec|export|"
-    r"find|fit|fix|fuse|get|has|import|init|initialize|install|is|list|load|log|make|mock|new|open|parse|patch|"
-    r"plot|prepare|print|push|quantize|read|register|reload|remove|replace|reset|resolve|restore|save|scan|set|"
-    r"setup|show|store|summarize|test|unload|unwrap|upload|validate|verify|wrap|write)_"
-)
-"""How the name of a function begins that does something to a model, and is none."""
-_CALLED_MODEL = re.compile(
-    rf"(?:self\.)?(?!{_NO_MODEL})_?(?:\w+_)?(?:model|net|network|unet|transformer|policy|actor|critic|encoder|decoder|generator|"
-    r"discriminator|module|backbone|denoiser|llm|vae)"
-)
-"""What is called so, and called, is a model in a file that works with torch."""
 _ASKS_MODEL = re.compile(
-    _CALLED_MODEL.pattern
+    CALLED_MODEL.pattern
     + r"(?:\.(?:module|forward|encode|decode|encoder|decoder|generator|model|predict|\w+_step|step))*"
 )
 """The same of a part of it, or of one of its methods."""
@@ -283,7 +271,13 @@ def _calls_a_model(walk: Walk, reading: Reading, models: set[tuple[str, str]]) -
     ]
     if not calls or not all(call.loop for call in calls):
         return bool(calls)
+    if fact.training_loop or any(map(_LOADER.fullmatch, reading.params)):
+        return False
     return not _OVER_LOADER.search(_written(walk, fact))
+
+
+_LOADER = re.compile(r"(?:\w+_)?(?:data_?)?loaders?|(?:\w+_)?data_?sets?")
+"""Parameters that hold all batches of an epoch, by their names."""
 
 
 def _beside(name: str, reading: Reading) -> tuple[str, str]:
@@ -388,11 +382,26 @@ def _takes_training_steps(reading: Reading) -> bool:
 
 
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:
-    """Whether a loop calls what is surely a module: the function asks it for its parameters, sets it to
-    evaluate, says that it is one, calls it one, or calls its `forward`. So does one that goes through an
-    environment, and one that takes steps of a training, by their names."""
+    """Whether a loop calls what is surely a module, goes through an environment, or takes steps of a
+    training, by their names."""
     if _goes_through_an_environment(walk, reading) or _takes_training_steps(reading):
         return True
+    return bool(feeding_rounds(reading))
+
+
+def feeding_rounds(reading: Reading) -> set[tuple[int, ...]]:
+    """The loops around calls of what is surely a module, outermost first."""
+    found: set[tuple[int, ...]] = set()
+    for name in _modules(reading):
+        call = reading.calls.get((name, "call"))
+        if call is not None and call.loop:
+            found |= reading.rounds.get((name, "call"), set())
+    return found
+
+
+def _modules(reading: Reading) -> set[str]:
+    """The names of what is surely a module: the function asks it for its parameters, sets it to evaluate,
+    says that it is one, calls it one, or calls its `forward`."""
     modules = {
         name.rpartition(".")[0]
         for name, how in reading.calls
@@ -411,12 +420,6 @@ def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     modules |= {
         name
         for name, how in reading.calls
-        if how == "call" and (_CALLED_MODEL.fullmatch(name) or _is_forward(name, reading))
+        if how == "call" and (CALLED_MODEL.fullmatch(name) or _is_forward(name, reading))
     }
-    modules -= {"", reading.self_name, "super()", "self"}
-    return any(
-        call.loop and reading.rounds.get((name, "call"))
-        for name in modules
-        for call in (reading.calls.get((name, "call")),)
-        if call is not None
-    )
+    return modules - {"", reading.self_name, "super()", "self"}

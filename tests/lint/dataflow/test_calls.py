@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .reading import words
 
 
@@ -28,3 +30,86 @@ def test_what_the_projects_own_functions_return() -> None:
             show(scaled(x), counted(x), anything(x), self.pooled(x), a, b)
     """
     assert words(source) == ["tensor", "scalar", "unknown", "tensor", "tensor", "scalar"]
+
+
+NETS = """
+    class Scaled(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, 1
+
+    class Box:
+        def __call__(self, x):
+            return x
+"""
+
+
+def test_what_modules_of_the_project_give_is_a_tensor_or_holds_some() -> None:
+    source = """
+    class Layer(nn.Module):
+        def __init__(self):
+            self.scaled = Scaled()
+            self.pair = Pair()
+            self.box = Box()
+
+        def forward(self, x, other: Scaled):
+            show(self.scaled, self.scaled(x), self.pair(x), self.box(x), other, other(x))
+    """
+    assert words(NETS + source) == [
+        "module", "tensor?", "nested", "unknown", "module", "tensor?",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("used", "kind"),
+    [
+        ("net(x)", "tensor?"),
+        ("net(x).mean()", "tensor"),
+        ("net(x).argmax(-1)[0]", "tensor"),
+        ("net(x).tolist()", "nested"),
+        ("net(x) * 2", "tensor"),
+        ("2 - net(x)", "tensor"),
+        ("net(x) > 0.5", "tensor"),
+        ("net(x) @ x.cpu()", "tensor"),
+        ("net(x)[0]", "tensor?"),
+        ("net(x).values()", "tensor?"),
+        ("[net(x)] + net(x)", "tensor?"),
+        ("net(x) in x", "scalar"),
+    ],
+)
+def test_what_a_module_gave_is_a_tensor_where_it_is_used_as_one(used: str, kind: str) -> None:
+    assert words(
+        NETS
+        + f"""
+    # dispatchguard: hot
+    def f(x: Tensor, net: Scaled):
+        show({used})
+    """
+    ) == [kind]
+
+
+def test_what_a_local_holds_is_called() -> None:
+    source = """
+    def counted(x) -> Tensor:
+        return x
+
+    # dispatchguard: hot
+    def f(a, device):
+        net = Scaled().to(device)
+        pair = Pair()
+        box = Box()
+        count = counted
+        show(net, net(a), net(a).tolist(), pair(a), box(a), count(a))
+        other = a.counted
+        show(other(a))
+
+        def inner(b):
+            deep = Pair()
+            show(deep(b), net(b))
+    """
+    assert words(NETS + source) == [
+        "module", "tensor?", "nested", "nested", "unknown", "tensor", "unknown", "nested", "tensor?",
+    ]  # fmt: skip
