@@ -57,9 +57,15 @@ def is_device(node: cst.BaseExpression, place: Place) -> bool:
             "xla",
         )
     if isinstance(node, cst.Call):
-        return place.name(node) == "torch.device"
+        return place.name(node) == "torch.device" or _asks_where(node, place)
     last = place.dotted(node).rpartition(".")[2]
     return last in ("device", "_device", "dev") or last.endswith("_device")
+
+
+def _asks_where(call: cst.Call, place: Place) -> bool:
+    """Whether a tensor is asked for the number of its device: `x.get_device()`."""
+    owner = place.receiver(call)
+    return place.last_name(call) == "get_device" and owner is not None and place.on_device(owner)
 
 
 def move_target(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:

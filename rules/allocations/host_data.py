@@ -13,7 +13,7 @@ from ..syncs.lightning import logged, may_log
 from ..syntax import assigned, is_word, item_key, method_call
 from .constants.fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
-from .devices import device_of
+from .devices import device_of, follows_a_tensor
 from .uses import is_for_nothing, is_kept, is_no_tensor_here, is_written_to
 
 
@@ -134,7 +134,8 @@ class HostDataToDevice(Rule):
             if source is None or not place.on_device(source):
                 return None
         elif not _of_an_accelerator(node, place) and (
-            place.name(node) not in FROM_DATA | COPIED or device_of(node, place) is None
+            place.name(node) not in FROM_DATA | COPIED
+            or (device_of(node, place) is None and not follows_a_tensor(node, place))
         ):
             return None
         data = place.argument(node, 0, "data")
@@ -168,7 +169,9 @@ class HostDataToDevice(Rule):
             f"`{place.text(node.func)}({place.short(data)})` copies host data to the device on "
             f"every call, and {waits}; {advice}",
             certainty="maybe" if is_no_tensor_here(data, place) else "sure" if sure else "note",
-            fix=(filled(node, data, place) or made_there(node, data, place)) if surely else None,
+            fix=(filled(node, data, place) or made_there(node, data, place))
+            if surely and not follows_a_tensor(node, place)
+            else None,
         )
 
     def _logged(self, node: cst.Call, place: Place) -> Finding | None:
@@ -186,7 +189,12 @@ class HostDataToDevice(Rule):
 
     def _of_anything(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
         """Whether `torch.tensor` is given what nothing is known of, or a sequence of such: as a tensor it
-        would be `clone()`. What is converted only where it is no tensor is for callers to avoid."""
+        would be `clone()`. What is converted only where it is no tensor is for callers to avoid. So is
+        `torch.as_tensor` of what is spelled as a constant: numbers, or a tensor on the CPU."""
+        if place.name(node) == "torch.as_tensor":
+            return _CONSTANT.fullmatch(place.dotted(data)) is not None and (
+                place.kind(data).what == "unknown" and not place.assignments(place.dotted(data))
+            )
         if place.name(node) != "torch.tensor":
             return False
         owner = data.value if isinstance(data, cst.Subscript) and item_key(data) else data
@@ -244,6 +252,9 @@ class HostDataToDevice(Rule):
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"
         )
+
+
+_CONSTANT = re.compile(r"(?:\w+\.)*[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 
 def _has_one(data: cst.BaseExpression) -> TypeGuard[cst.List | cst.Tuple]:

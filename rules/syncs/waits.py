@@ -263,25 +263,29 @@ def tensor_certainty(
     node: cst.BaseExpression, place: Place, strict: bool = False
 ) -> Certainty | None:
     """Whether an expression is a tensor whose value the host may have to wait for. Unless `strict`, one of
-    unknown kind may be: maybe where nothing speaks against it, sure where it ends in a reduction or
-    `detach()`
-    and the file knows no arrays but torch's."""
+    unknown kind may be: maybe where nothing speaks against it, and as sure as its spelling tells."""
     kind = place.kind(node)
     if kind.what != "unknown":
         certainty = place.certainty(node)
         if certainty == "sure" and _from_table(node):
             return "maybe"
-        if certainty == "maybe" and only_torch(place):
-            return "note" if strict else _among_tensors(node)
-        return "note" if certainty == "maybe" and _reads_in_a_module(place) else certainty
-    if kind.cls or "torch" not in place.imports:
-        return None
-    if strict:
+        if certainty != "maybe":
+            return certainty
+        if strict:
+            return "note" if only_torch(place) or _reads_in_a_module(place) else "maybe"
+        return _spelled(node, place)
+    if kind.cls or "torch" not in place.imports or strict:
         return None
     methods = list(_methods(node))
     if "cpu" in methods or "numpy" in methods:
         return None
-    if "detach" in methods[:2] or _is_a_loss(node, place):
+    return _spelled(node, place)
+
+
+def _spelled(node: cst.BaseExpression, place: Place) -> Certainty:
+    """The same of what may be a tensor, by how it is written: sure where it ends in a reduction or `detach()`
+    and the file knows no arrays but torch's."""
+    if "detach" in list(_methods(node))[:2] or _is_a_loss(node, place):
         return "sure"
     if only_torch(place):
         return _among_tensors(node)
@@ -523,6 +527,10 @@ def _of_torch(call: cst.Call, place: Place) -> bool:
     """Whether a method is one that only tensors have, by its name or what it is given."""
     last = place.last_name(call)
     given = {a.keyword.value for a in call.args if a.keyword is not None}
+    if last == "bincount":
+        return all(
+            a.keyword is not None for a in call.args
+        )  # `np.bincount(x)` is given what it counts
     return last in _OF_TORCH_ALONE or (last == "nonzero" and "as_tuple" in given)
 
 

@@ -36,6 +36,7 @@ from pytest_dispatchguard.lint.kinds.methods import (
 from pytest_dispatchguard.lint.kinds.placement import CPU, followed, on_cpu
 from pytest_dispatchguard.lint.kinds.torch_functions import FACTORIES, LIKE
 from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.knowledge.entry_points import NO_MODEL
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _NEEDS_TEXT = FACTORIES | LIKE | {"device", "to", "type"}
@@ -48,7 +49,7 @@ _ADDING = frozenset({"append", "appendleft", "add"})
 _ASKS_MODULES = frozenset({"eval", "named_modules", "named_parameters", "parameters"})
 """Methods of modules that nothing else has without arguments."""
 _MODEL = re.compile(
-    r"(?:self\.)?_?(?:\w+_)?(?:model|net|network|unet|transformer|module|backbone|vae)"
+    rf"(?:self\.)?(?!{NO_MODEL})_?(?:\w+_)?(?:model|net|network|unet|transformer|module|backbone|vae)"
 )
 """What is called so, and called, is a module in a file that works with torch."""
 _WARNING = frozenset({"critical", "error", "exception", "fatal", "warn", "warning"})
@@ -84,6 +85,8 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
         note_move(reader, node)
     if reader.reading_callees and reader.callee_key(func) in reader.reading_callees:
         reader.emit("helper-call", node, last)
+    if last == "backward" and not node.args:
+        _note_tensor(reader, func, receiver)
     if last in _ASKS_MODULES and not node.args:
         _note_module(reader, func, receiver)
     if last in _ADDING and len(args) == 1 and isinstance(func, cst.Attribute):
@@ -91,6 +94,14 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
     if last in _GATHERS_OBJECTS and node.args:
         reader.bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
     return _call_kind(reader, node, func, name, last, receiver, args, keywords, texts)
+
+
+def _note_tensor(reader: Reader, func: cst.BaseExpression, receiver: Kind) -> None:
+    """Notes that what is differentiated is a tensor."""
+    if isinstance(func, cst.Attribute) and _is_undetermined(receiver):
+        name = dotted(func.value)
+        if name and name != reader.self_name:
+            reader.hold(name, replace(TENSOR, host=receiver.host))
 
 
 def _note_module(reader: Reader, func: cst.BaseExpression, receiver: Kind) -> None:

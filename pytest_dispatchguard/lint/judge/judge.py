@@ -31,7 +31,7 @@ from pytest_dispatchguard.lint.syntax.recursion import (
     with_more_frames,
     with_room,
 )
-from pytest_dispatchguard.lint.syntax.spelling import dotted
+from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 from pytest_dispatchguard.lint.syntax.surrogates import has_surrogates, put_back, without
 from pytest_dispatchguard.model.errors import pass_interrupt_on
 from pytest_dispatchguard.model.findings import Finding, Span
@@ -364,8 +364,15 @@ def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
 _ASK_MODULES = frozenset({"eval", "train", "parameters", "state_dict", "zero_grad", "modules"})
 
 
+_BATCHES = re.compile(r"loader|data_?(?:set|source|iter)|batches|_dl\b", re.IGNORECASE)
+"""What holds all batches, by its name: a loop around one over them goes through epochs."""
+_EPOCHS = re.compile(r"(?:^|_)(?:epochs?|ep|folds?|runs?|seeds?|trials?|rounds?)(?:$|_)")
+"""What counts epochs, and whole trainings."""
+
+
 def _feeding_loops(reader: Reader) -> set[int]:
-    """The loops that feed a model: the innermost ones around a call of a module."""
+    """The loops that feed a model: those around a call of a module, from the inside to the one over all
+    batches."""
     calls = [seen for seen in reader.events if seen.event == "call"]
     modules = {
         dotted(seen.node.func.value)
@@ -374,7 +381,7 @@ def _feeding_loops(reader: Reader) -> set[int]:
         and isinstance(seen.node, cst.Call)
         and isinstance(seen.node.func, cst.Attribute)
     } - {None}
-    out = set()
+    out: set[int] = set()
     for seen in calls:
         if not isinstance(seen.node, cst.Call) or not seen.node.args:
             continue
@@ -384,9 +391,17 @@ def _feeding_loops(reader: Reader) -> set[int]:
         is_model = name in modules or (name and CALLED_MODEL.fullmatch(name) is not None)
         if is_model or (kind is not None and kind.what == "module"):
             loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
-            if loops:
-                out.add(id(loops[-1]))
+            for loop in reversed(loops):
+                if id(loop) in out or (loop is not loops[-1] and _counts_epochs(loop)):
+                    break
+                out.add(id(loop))
+                if isinstance(loop, cst.For) and _BATCHES.search(text(loop.iter)):
+                    break
     return out
+
+
+def _counts_epochs(loop: cst.For | cst.While) -> bool:
+    return isinstance(loop, cst.For) and _EPOCHS.search(text(loop.target)) is not None
 
 
 def _around(inner: Collection[int], events: Sequence[Seen]) -> set[int]:

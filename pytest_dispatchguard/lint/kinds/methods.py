@@ -103,7 +103,9 @@ _TENSOR_ONLY = frozenset(
     repeat_interleave unflatten index_add index_add_ index_copy_ index_fill_ bmm addmm baddbmm index_put_
     scatter_add_ scatter_reduce scatter_reduce_ nan_to_num movedim narrow uniform_ normal_ amax amin
     logical_not logical_and logical_or bitwise_not long bool byte short isnan isinf isfinite log_softmax
-    argmax_ cumsum_ untyped_storage""".split()
+    argmax_ cumsum_ untyped_storage bincount topk kthvalue nansum nanmean count_nonzero histc logcumsumexp
+    rsqrt lerp lerp_ tril triu take_along_dim unique_consecutive isclose bitwise_and bitwise_or index_put
+    diag_embed erf log1p log2 expm1 cummax cummin""".split()
 )
 """Methods of tensors that neither arrays nor modules have: whatever has one called is a tensor."""
 

@@ -253,7 +253,7 @@ STEPS = re.compile(
     r"_?compute_(?:values|rewards?|advantages?)|_?on_(?:train_)?batch_end|_?on_after_backward"
 )
 """Names that trainers of all libraries give to what they do in every step."""
-_NO_MODEL = (
+NO_MODEL = (
     r"_?(?:add|ask|build|can|check|clean|clear|compile|convert|copy|counts?|create|delete|download|dump|exec|export|"
     r"find|fit|fix|fuse|get|has|import|init|initialize|install|is|list|load|log|make|mock|new|open|parse|patch|"
     r"plot|prepare|print|push|quantize|read|register|reload|remove|replace|reset|resolve|restore|save|scan|set|"
@@ -261,7 +261,7 @@ _NO_MODEL = (
 )
 """How the name of a function begins that does something to a model, and is none."""
 CALLED_MODEL = re.compile(
-    rf"(?:self\.)?(?!{_NO_MODEL})_?(?:\w+_)?(?:model|net|network|unet|transformer|policy|actor|critic|encoder|decoder|generator|"
+    rf"(?:self\.)?(?!{NO_MODEL})_?(?:\w+_)?(?:model|net|network|unet|transformer|policy|actor|critic|encoder|decoder|generator|"
     r"discriminator|module|backbone|denoiser|llm|vae)"
 )
 """What is called so, and called, is a model in a file that works with torch."""

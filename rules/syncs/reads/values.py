@@ -288,11 +288,11 @@ class CopyToHost(Rule):
 
 
 def _is_open(tensor: cst.BaseExpression, place: Place) -> bool:
-    """Whether nothing is known of a value but its name, which is not one of a module, in a file that imports
-    torch."""
+    """Whether nothing is known of a value, but perhaps that it may be a tensor, and its name is not one of a
+    module, in a file that imports torch."""
     named = place.dotted(tensor).rpartition(".")[2].lower()
     return (
-        place.kind(tensor).what == "unknown"
+        place.kind(tensor).what in ("tensor", "unknown")
         and "torch" in place.imports
         and MODULE_NAMES.search(named) is None
     )

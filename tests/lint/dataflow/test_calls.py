@@ -113,3 +113,24 @@ def test_what_a_local_holds_is_called() -> None:
     assert words(NETS + source) == [
         "module", "tensor?", "nested", "nested", "unknown", "tensor", "unknown", "nested", "tensor?",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ("show(a(x))", "unknown"),
+        ("a.eval(); show(a(x))", "tensor?"),
+        ("a.eval('x'); show(a(x))", "unknown"),
+        ("opt = torch.optim.SGD(a.part.parameters()); show(a.part(x))", "tensor?"),
+        ("show(a.model(x), )", "unknown"),
+        ("show(self.model(x))", "tensor?"),
+        ("student_model = a; show(student_model(x).cpu())", "tensor@cpu"),
+        ("show(load_model(x))", "unknown"),
+    ],
+)
+def test_what_is_asked_as_a_module_or_called_so_is_one(lines: str, kind: str) -> None:
+    assert words(f"""
+    class Layer(nn.Module):
+        def forward(self, x, a):
+            {lines}
+    """) == [kind]

@@ -366,3 +366,40 @@ def test_the_loop_of_a_script_that_trains_is_shown_and_nothing_twice() -> None:
         ("ping(4) in closure", 12, 20),
         ("ping(6) in <module>", 15, 9),
     ]
+
+
+def test_an_evaluation_beside_a_training_is_shown_and_what_an_epoch_does_is_not() -> None:
+    told = messages(
+        """
+        import torch
+
+        def main(model, batches, opt):
+            for epoch in range(3):
+                model.train()
+                for batch in batches:
+                    model(batch).backward()
+                    opt.step()
+                    ping("trained")
+                ping("an epoch")
+                sampled = model(batches[0])
+                with torch.no_grad():
+                    for batch in batches:
+                        seen = model(batch)
+                        ping("evaluated")
+                        helper(seen)
+                    for name in ("a", "b"):
+                        ping("named")
+                        once(name)
+
+        def helper(seen):
+            ping("called")
+
+        def once(name):
+            ping("shown")
+        """
+    )
+    assert sorted(told) == [
+        "ping('called') in helper".replace("'", '"'),
+        "ping('evaluated') in main".replace("'", '"'),
+        "ping('trained') in main".replace("'", '"'),
+    ]

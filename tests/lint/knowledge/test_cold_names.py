@@ -50,6 +50,10 @@ def test_what_only_looks_like_it_is_not(name: str) -> None:
         ("pkg/exported.py", False),
         ("pkg/data/loader.py", False),
         ("pkg/workload.py", False),
+        ("pkg/datasets/coco.py", True),
+        ("pkg/datasets/evaluation/coco.py", True),
+        ("datasets/coco_eval.py", False),
+        ("pkg/datasets/metrics.py", False),
         ("pkg/raytracer_ops.py", False),
     ],
 )

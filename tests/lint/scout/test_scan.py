@@ -1030,3 +1030,33 @@ def test_a_training_at_module_level_is_read_as_a_function() -> None:
 )
 def test_other_scripts_are_not_read_as_functions(text: str) -> None:
     assert "<module>" not in [f.name for f in facts_of(text).functions]
+
+
+ONCE = """
+import torch
+
+def once({params}):
+    for part in {over}:
+        {does}
+
+def f(model, x):
+    for epoch in range(3):
+        once(model, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("params", "over", "does", "feeds"),
+    [
+        ("model, batch", "batch", "model(part)", True),
+        ("model, loader", "loader", "model(part)", False),
+        ("model, val_loader", "enumerate(it(val_loader))", "model(part)", False),
+        ("model, batch, opt", "batch", "model(part).backward(); opt.step()", False),
+    ],
+)
+def test_a_loop_over_epochs_feeds_no_model(
+    params: str, over: str, does: str, *, feeds: bool
+) -> None:
+    facts = facts_of(ONCE.format(params=params, over=over, does=does))
+    assert facts.functions[-1].name == "f"
+    assert facts.functions[-1].feeds_model is feeds

@@ -60,6 +60,14 @@ def test_each_package_keeps_what_it_is_imported_from(repository: Path) -> None:
     assert config.import_roots == (".", "src", "libs/one", "libs/two", "libs/two/src")
 
 
+def test_a_package_with_a_setup_of_its_own_is_imported_as_one(repository: Path) -> None:
+    for name in ("align/__init__.py", "align/setup.py", "align/ops/setup.py"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).touch()
+    assert "align" not in nested_roots(repository)
+    assert "align/ops" not in nested_roots(repository)
+
+
 def test_a_folder_without_git_has_no_further_projects(repository: Path) -> None:
     (repository / ".git").rmdir()
     assert nested_roots(repository) == ()
