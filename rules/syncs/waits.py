@@ -188,6 +188,8 @@ def read_of(call: cst.Call, place: Place) -> Read | None:
     elif place.name(call) in NUMBERS and len(call.args) == 1 and not call.args[0].star:
         tensor = call.args[0].value
         certainty = place.certainty(tensor)
+        if certainty != "sure" and _reduced_among_tensors(tensor, place):
+            certainty = "note"
     else:
         return None
     if certainty is None or waits_inside(tensor, place):
@@ -339,6 +341,14 @@ def _among_tensors(node: cst.BaseExpression) -> Certainty:
     """Whether what is read is a tensor on a device where nobody knows arrays but torch's: it is a tensor."""
     methods = list(_methods(node))
     return "sure" if methods and methods[0] in REDUCING else "note"
+
+
+def _reduced_among_tensors(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value of which little is known is what a reduction gives, in a file that knows no arrays but
+    torch's: `float(x.mean())`."""
+    if not isinstance(node, cst.Call) or not _listed_as_tensor(node, place):
+        return False
+    return next(_methods(node), "") in REDUCING and not _names_a_function(node, place)
 
 
 def _from_table(node: cst.BaseExpression) -> bool:
@@ -534,6 +544,14 @@ def _of_torch(call: cst.Call, place: Place) -> bool:
     return last in _OF_TORCH_ALONE or (last == "nonzero" and "as_tuple" in given)
 
 
+def _of_arrays(call: cst.Call, place: Place) -> bool:
+    """Whether a method is one that only arrays have, of a mask that is computed there, in a file that knows
+    none but torch's."""
+    mask = place.receiver(call)
+    computed = isinstance(mask, cst.Comparison | cst.BinaryOperation | cst.UnaryOperation)
+    return computed and place.last_name(call) in ("nonzero", "argwhere") and only_torch(place)
+
+
 def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:
     """The tensor that `torch.f(x)` or `x.f()` works on, if the host may have to wait for it. What is given to
     a function of torch is a tensor, wherever it comes from."""
@@ -553,7 +571,7 @@ def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Cert
         undecided = (
             kind.what == "unknown" and not kind.cls if certainty is None else certainty == "maybe"
         )
-        if undecided and _of_torch(call, place):
+        if undecided and (_of_torch(call, place) or _of_arrays(call, place)):
             certainty = "note"
     if certainty is None or works_on_host(place) or waits_inside(given, place):
         return None

@@ -126,6 +126,7 @@ def test_what_a_local_holds_is_called() -> None:
         ("show(self.model(x))", "tensor?"),
         ("student_model = a; show(student_model(x).cpu())", "tensor@cpu"),
         ("show(load_model(x))", "unknown"),
+        ("a.loss.backward(); show(a.loss)", "tensor"),
     ],
 )
 def test_what_is_asked_as_a_module_or_called_so_is_one(lines: str, kind: str) -> None:

@@ -403,3 +403,31 @@ def test_an_evaluation_beside_a_training_is_shown_and_what_an_epoch_does_is_not(
         "ping('evaluated') in main".replace("'", '"'),
         "ping('trained') in main".replace("'", '"'),
     ]
+
+
+@pytest.mark.parametrize(
+    ("around", "inner", "shown"),
+    [
+        ("for data in samples:", "for part in data:", True),
+        ("while True:", "for part in x.split(3):", True),
+        ("for epoch in range(3):", "for part in samples:", False),
+        ("for fold in folds:", "for part in samples:", False),
+        ("for data in sets:", "for part in enumerate(data.test_loader):", False),
+        ("for name in names:", "for part in read(dataset):", False),
+    ],
+)
+def test_loops_around_the_one_that_feeds_a_model(around: str, inner: str, *, shown: bool) -> None:
+    told = messages(
+        f"""
+        import torch
+
+        def embed(model, samples, x, sets, folds, names):
+            model.eval()
+            {around}
+                {inner}
+                    model(part)
+                    ping("inner")
+                ping("around")
+        """
+    )
+    assert told == ['ping("inner") in embed'] + shown * ['ping("around") in embed']
