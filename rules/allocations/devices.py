@@ -58,7 +58,7 @@ def is_device(node: cst.BaseExpression, place: Place) -> bool:
         )
     if isinstance(node, cst.Call):
         return place.name(node) == "torch.device" or _asks_where(node, place)
-    last = place.dotted(node).rpartition(".")[2]
+    last = node.attr.value if isinstance(node, cst.Attribute) else place.dotted(node)
     return last in ("device", "_device", "dev") or last.endswith("_device")
 
 

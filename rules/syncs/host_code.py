@@ -16,7 +16,7 @@ _FETCHES = re.compile(
 """Functions that give what comes from a loader, before it is moved."""
 _OF_DATA = re.compile(
     r"(?:^|[._])(?:data[._](?:transforms?|augmentations?)|data_?(?:transforms?|pipelines?|process\w*|loading|loaders?|sets?)|collat\w+|preprocess\w*|"
-    r"feature_pipeline|tokeniz\w+)(?:$|\.)"
+    r"feature_pipeline|tokeniz\w+)(?:$|\.(?!\w*(?:eval|metric|post_?process)))"
 )
 """Modules that prepare data."""
 _ON_LOGITS = re.compile(r"(?:logits?|attn|attention|post)_?process(?:or|ing)?")

@@ -40,6 +40,8 @@ class Scene:
     loops: tuple[cst.CSTNode, ...] = ()
     """For and while statements and comprehensions around it in its own function, outermost first."""
     cold: bool = False
+    seldom: bool = False
+    """Cold because it runs in one of several rounds: loops over all batches there are hot all the same."""
     conditions: tuple[tuple[cst.BaseExpression, bool], ...] = ()
     """Conditions of the enclosing ifs, and whether the place is where they hold."""
     withs: tuple[cst.With, ...] = ()
@@ -52,8 +54,8 @@ class Scene:
     def at(self, statement: cst.CSTNode, block: tuple[cst.CSTNode, ...]) -> Scene:
         """The same surroundings at a statement of a block."""
         return Scene(
-            self.function, self.qualname, statement, self.loops, self.cold, self.conditions, self.withs,
-            self.tries, block, self.deferred,
+            self.function, self.qualname, statement, self.loops, self.cold, self.seldom, self.conditions,
+            self.withs, self.tries, block, self.deferred,
         )  # fmt: skip
 
 

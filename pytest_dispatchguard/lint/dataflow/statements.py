@@ -33,7 +33,9 @@ from pytest_dispatchguard.lint.dataflow.scene import Scene
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.kinds.kinds import FUNCTION, OTHER, UNKNOWN, element_of
 from pytest_dispatchguard.lint.kinds.placement import on_cpu
-from pytest_dispatchguard.lint.syntax.spelling import dotted
+from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
+from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _ENDING = frozenset({cst.Return, cst.Raise, cst.Continue, cst.Break})
 
@@ -105,13 +107,13 @@ def _read_block(reader: Reader, statements: Sequence[cst.BaseStatement]) -> bool
         elif isinstance(statement, cst.Try | cst.TryStar):
             _try(reader, statement)
             if only_errors_continue(statement):
-                reader.scene = replace(reader.scene, cold=True)
+                reader.scene = replace(reader.scene, cold=True, seldom=False)
         else:
             handler = _STATEMENTS.get(type(statement))
             if handler is not None:
                 handler(reader, statement)
             if type(statement) is cst.With and suppresses_errors(statement):
-                reader.scene = replace(reader.scene, cold=True)
+                reader.scene = replace(reader.scene, cold=True, seldom=False)
     reader.scene = before
     return ended
 
@@ -138,12 +140,12 @@ def _if(reader: Reader, node: cst.If, rest: Sequence[cst.CSTNode]) -> bool:
     before_scene = reader.scene
     read_condition(reader, node.test)
     body_cold, else_cold, rest_cold = cold_branches_of(reader, node, rest)
+    seldom = cold_branches.now_and_then(text(node.test))
     start = reader.names
     reader.names = start.copy()
     narrow(reader, node.test, True)
     reader.scene = replace(
-        before_scene,
-        cold=before_scene.cold or body_cold,
+        _colder(before_scene, body_cold, seldom),
         conditions=(*before_scene.conditions, (node.test, True)),
     )
     body_ended = _read_suite(reader, node.body)
@@ -152,8 +154,7 @@ def _if(reader: Reader, node: cst.If, rest: Sequence[cst.CSTNode]) -> bool:
     narrow(reader, node.test, False)
     else_ended = False
     reader.scene = replace(
-        before_scene,
-        cold=before_scene.cold or else_cold,
+        _colder(before_scene, else_cold, seldom),
         conditions=(*before_scene.conditions, (node.test, False)),
     )
     if type(node.orelse) is cst.If:
@@ -169,9 +170,16 @@ def _if(reader: Reader, node: cst.If, rest: Sequence[cst.CSTNode]) -> bool:
         reader.names = after_body
     else:
         reader.names = merged(after_body, after_else)
-    if body_ended and not else_ended and rest_cold:
-        reader.scene = replace(reader.scene, cold=True)
+    if body_ended and not else_ended:
+        reader.scene = _colder(reader.scene, rest_cold, seldom)
     return body_ended and else_ended and node.orelse is not None
+
+
+def _colder(scene: Scene, cold: bool, seldom: bool) -> Scene:
+    """The same surroundings in a branch that is cold, if it is, because it runs `seldom` or for good."""
+    if not cold:
+        return scene
+    return replace(scene, cold=True, seldom=seldom and (scene.seldom or not scene.cold))
 
 
 def _global(reader: Reader, node: cst.Global) -> None:
@@ -184,6 +192,8 @@ def _for(reader: Reader, node: cst.For) -> None:
     reader.emit("loop", node)
     outer = reader.scene
     reader.scene = replace(outer, loops=(*outer.loops, node))
+    if outer.seldom and BATCHES.search(text(node.iter)):
+        reader.scene = replace(reader.scene, cold=False, seldom=False)
 
     def one_round() -> None:
         reader.bind(node.target, element_of(iterated), None)
@@ -253,7 +263,7 @@ def _try(reader: Reader, node: cst.Try | cst.TryStar) -> None:
     after = reader.names
     for handler in node.handlers:
         reader.names = merged(before, after)
-        reader.scene = replace(outer, cold=True)
+        reader.scene = replace(outer, cold=True, seldom=False)
         _read_suite(reader, handler.body)
     reader.names = after
     reader.scene = outer
@@ -301,7 +311,7 @@ def _return(reader: Reader, node: cst.Return) -> None:
 
 def _raise(reader: Reader, node: cst.Raise) -> None:
     outer = reader.scene
-    reader.scene = replace(outer, cold=True)
+    reader.scene = replace(outer, cold=True, seldom=False)
     if node.exc is not None:
         reader.read(node.exc)
     reader.scene = outer
@@ -310,7 +320,7 @@ def _raise(reader: Reader, node: cst.Raise) -> None:
 def _assert(reader: Reader, node: cst.Assert) -> None:
     read_condition(reader, node.test)
     outer = reader.scene
-    reader.scene = replace(outer, cold=True)
+    reader.scene = replace(outer, cold=True, seldom=False)
     if node.msg is not None:
         reader.read(node.msg)
     reader.scene = outer

@@ -22,7 +22,7 @@ from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.judge.place import Place
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
-from pytest_dispatchguard.lint.knowledge.entry_points import CALLED_MODEL, TRAINS
+from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES, CALLED_MODEL, TRAINS
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline
 from pytest_dispatchguard.lint.syntax.nesting import too_deep
 from pytest_dispatchguard.lint.syntax.positions import Position, positions
@@ -364,8 +364,6 @@ def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
 _ASK_MODULES = frozenset({"eval", "train", "parameters", "state_dict", "zero_grad", "modules"})
 
 
-_BATCHES = re.compile(r"loader|data_?(?:set|source|iter)|batches|_dl\b", re.IGNORECASE)
-"""What holds all batches, by its name: a loop around one over them goes through epochs."""
 _EPOCHS = re.compile(r"(?:^|_)(?:epochs?|ep|folds?|runs?|seeds?|trials?|rounds?)(?:$|_)")
 """What counts epochs, and whole trainings."""
 
@@ -395,7 +393,7 @@ def _feeding_loops(reader: Reader) -> set[int]:
                 if id(loop) in out or (loop is not loops[-1] and _counts_epochs(loop)):
                     break
                 out.add(id(loop))
-                if isinstance(loop, cst.For) and _BATCHES.search(text(loop.iter)):
+                if isinstance(loop, cst.For) and BATCHES.search(text(loop.iter)):
                     break
     return out
 

@@ -526,6 +526,14 @@ def cold_branches(
     return body or body_raises, orelse or orelse_raises
 
 
+def now_and_then(condition: str) -> bool:
+    """Whether a condition holds in one of several rounds, which it counts: ``epoch % every == 0``."""
+    node = parse_condition(condition) if "%" in condition else None
+    return node is not None and any(
+        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(node)
+    )
+
+
 def is_rare(exceptions: str) -> bool:
     """Whether exceptions, as they are written behind `except`, are raised now and then: not in all calls, as
     where a package is missing."""

@@ -265,6 +265,8 @@ CALLED_MODEL = re.compile(
     r"discriminator|module|backbone|denoiser|llm|vae)"
 )
 """What is called so, and called, is a model in a file that works with torch."""
+BATCHES = re.compile(r"loader|data_?(?:set|source|iter)|batches|_dl\b", re.IGNORECASE)
+"""What holds all batches, by its name: a loop around one over them goes through epochs."""
 TRAINS = re.compile(
     r"_?(?:\w+_)?train(?:ing)?_(?:step|batch|minibatch|micro_?batch|one_batch|one_step)"
 )

@@ -10,6 +10,7 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import SOMETHING, ClassFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
 from pytest_dispatchguard.lint.scout.origins import origins_of
@@ -289,7 +290,9 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     about_defaults = _about_defaults(walk, written)
     if about_defaults:
         walk.under = (*was_under, f"+{written}")
-    if body_cold:
+    if body_cold and cold_branches.now_and_then(written):
+        _visit_seldom(walk, block)
+    elif body_cold:
         visit_cold(walk, [block])
     else:
         _block(walk, block)
@@ -300,6 +303,22 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
         walk.under = (*was_under, f"-{written}")
     _otherwise(walk, clauses, following, else_cold, else_foreign)
     walk.under = was_under
+
+
+def _visit_seldom(walk: Walk, block: Node) -> None:
+    """Reads what runs in one of several rounds: it is cold, but for loops over all batches."""
+    for statement in block.named_children:
+        right = (
+            statement.child_by_field_name("right") if statement.type == "for_statement" else None
+        )
+        body = statement.child_by_field_name("body") if statement.type == "with_statement" else None
+        if right is not None and BATCHES.search(text(walk.source, right)):
+            visit(walk, statement)
+        elif body is not None:
+            visit_cold(walk, [part for part in statement.named_children if part != body])
+            _visit_seldom(walk, body)
+        else:
+            visit_cold(walk, [statement])
 
 
 def _about_defaults(walk: Walk, condition: str) -> bool:

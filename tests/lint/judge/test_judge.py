@@ -431,3 +431,54 @@ def test_loops_around_the_one_that_feeds_a_model(around: str, inner: str, *, sho
         """
     )
     assert told == ['ping("inner") in embed'] + shown * ['ping("around") in embed']
+
+
+def test_an_evaluation_every_few_epochs_is_hot_batch_by_batch() -> None:
+    told = messages(
+        """
+        import torch
+
+        def main(model, loader, val_loader, opt, names):
+            for epoch in range(100):
+                for step, batch in enumerate(loader):
+                    model(batch).backward()
+                    opt.step()
+                    if step % 50 == 0:
+                        ping("logged")
+                        for name in names:
+                            ping("named")
+                if epoch % 10 != 0:
+                    continue
+                ping("begun")
+                with torch.no_grad():
+                    for batch in val_loader:
+                        helper(model(batch))
+                        ping("evaluated")
+                        if batch.verbose:
+                            ping("shown")
+                        if batch % 50 == 0:
+                            ping("logged as well")
+
+        def helper(seen):
+            ping("called")
+        """
+    )
+    assert sorted(told) == ['ping("called") in helper', 'ping("evaluated") in main']
+
+
+def test_an_evaluation_that_is_only_for_debugging_is_cold() -> None:
+    told = messages(
+        """
+        import torch
+
+        def main(model, loader, val_loader, opt, debug):
+            for step, batch in enumerate(loader):
+                model(batch).backward()
+                opt.step()
+                if step % 50 == 0:
+                    if debug:
+                        for batch in val_loader:
+                            ping(model(batch))
+        """
+    )
+    assert told == []
