@@ -185,6 +185,8 @@ def read_of(call: cst.Call, place: Place) -> Read | None:
         certainty = tensor_certainty(tensor, place, strict=last == "tolist")
         if last == "tolist" and certainty != "sure" and _listed_as_tensor(tensor, place):
             certainty = "note"
+        if last == "item" and certainty == "maybe" and not _from_elsewhere(tensor, place):
+            certainty = "note"  # little else has such a method in a file that imports torch
     elif place.name(call) in NUMBERS and len(call.args) == 1 and not call.args[0].star:
         tensor = call.args[0].value
         certainty = place.certainty(tensor)
@@ -363,6 +365,23 @@ def _from_table(node: cst.BaseExpression) -> bool:
         ):
             return True
         node = inner
+    return False
+
+
+def _from_elsewhere(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value comes out of a table of settings, or a function of another package, which may give
+    NumPy's."""
+    if _from_table(node):
+        return True
+    while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
+        if isinstance(node, cst.Call):
+            package = place.name(node).partition(".")[0]
+            own = ("torch", place.module.partition(".")[0])
+            if package in place.imports and package not in own:
+                return True
+            node = node.func
+        else:
+            node = node.value
     return False
 
 
