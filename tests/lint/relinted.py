@@ -179,6 +179,24 @@ PROJECT = {
         def plot(loss):
             return loss
     """,
+    "run.py": """
+        import torch
+        from pkg import helpers
+        from pkg.layers import Wide
+
+        def seen(x):
+            return helpers.shape_of(x)
+
+        model = Wide()
+        optimizer = torch.optim.SGD(model.parameters())
+        if __name__ == "__main__":
+            for batch in torch.randn(3, 3):
+                out = model(batch)
+                seen(out)
+                if out > 0:
+                    out.sum().backward()
+                optimizer.step()
+    """,
 }
 PROJECT = {rel: textwrap.dedent(text).lstrip("\n") for rel, text in PROJECT.items()}
 

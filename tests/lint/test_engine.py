@@ -65,8 +65,8 @@ def test_only_targets_speak_and_all_give_hotness(rules: Catalog) -> None:
 
 
 def test_maybes_are_in_the_outcome(rules: Catalog) -> None:
-    text = "import numpy\nimport torch\n\ndef f(x, other):  # dispatchguard: hot\n"
-    text += "    return other.values().item()\n"
+    text = "import numpy\nimport torch\n\ndef f(x, params):  # dispatchguard: hot\n"
+    text += "    return params['order'].item()\n"
     assert {f.certainty for f in run({"a.py": text}, rules).findings} == {"maybe"}
 
 

@@ -172,6 +172,7 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     "detectron2.HookBase": _known("", steps="before_step after_backward after_step"),
     "detectron2.TrainerBase": _known("", steps="run_step"),
     "detectron2.DatasetEvaluator": _known("", steps="process"),
+    "ase.Calculator": _known("", steps="calculate", article="an"),
     "skorch.NeuralNet": _known(
         "", steps="train_step train_step_single validation_step evaluation_step infer get_loss"
     ),

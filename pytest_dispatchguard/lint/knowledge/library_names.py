@@ -46,8 +46,8 @@ _BY_LAST_NAME = {
     **{
         n: n
         for n in (
-            "composer detectron2 fairseq ignite lightning mmengine pyro skorch stable_baselines3 torcheval "
-            "torchrl torchtnt vllm"
+            "ase composer detectron2 fairseq ignite lightning mmengine pyro skorch stable_baselines3 "
+            "torcheval torchrl torchtnt vllm"
         ).split()
     },
 }

@@ -323,6 +323,18 @@ def test_more_than_bodies_is_solved_anew(linted: Start, edit: Edit) -> None:
     assert not project.proved(edited(texts, edit))
 
 
+def test_what_a_forward_returns_is_told_to_those_that_call_its_module(linted: Start) -> None:
+    project = linted(PROJECT)
+    new = edited(PROJECT, ("pkg/base.py", "return self.hook_point(x) *", "return x, 1  #"))
+    assert not project.proved(new)
+    assert project.outcome(new, project.cache) == project.outcome(new, None)
+    codes = [
+        [f.code for f in project.outcome(t, None).findings if f.path == "run.py"]
+        for t in (PROJECT, new)
+    ]
+    assert codes[0] == ["DG401"] and codes[1] == []
+
+
 def test_files_that_come_and_go_are_solved_anew(linted: Start) -> None:
     project = linted(PROJECT)
     more = {**PROJECT, "pkg/more.py": "def zq_new():\n    return 1\n"}
