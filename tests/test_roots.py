@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.lint.facts import MODULE
+from pytest_dispatchguard.lint.facts import SCRIPT
 from pytest_dispatchguard.lint.hot import hot_functions
 
 ROOTS = Path(__file__).resolve().parents[1] / "fixtures" / "roots"
@@ -23,7 +23,7 @@ def said(path: Path) -> dict[str, str]:
     of what the file does at module level."""
     lines = path.read_text(encoding="utf-8").splitlines()
     alone = [match[1] for match in map(_IS.match, lines) if match]
-    found = {MODULE: alone[0]} if alone else {}
+    found = {SCRIPT: alone[0]} if alone else {}
 
     def walk(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):

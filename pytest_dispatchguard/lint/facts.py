@@ -16,7 +16,7 @@ of it, on the CPU or on some device),
 ``item:self.mean`` (what a table written down holds, by the same names),
 ``one`` (beside others: a parameter that is 1 unless somebody asks for another), ``unknown``."""
 
-MODULE = "<module>"
+SCRIPT = "<module>"
 """The name of what a script does at module level, where that is read as a function: what Python calls it."""
 
 

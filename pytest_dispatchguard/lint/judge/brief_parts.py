@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pytest_dispatchguard.lint.facts import MODULE, Brief, ClassBrief
+from pytest_dispatchguard.lint.facts import SCRIPT, Brief, ClassBrief
 
 _WORDS = re.compile(r"\w+", re.ASCII)
 _RUNS = re.compile(r"[^\x00-/:-@\[-^`{-\x7f]+")
@@ -18,7 +18,7 @@ _PARTED = re.compile(r"\w+")
 """Names in annotations that are strings, split as the reader splits them."""
 
 
-_PLACES = frozenset({"<locals>", MODULE})
+_PLACES = frozenset({"<locals>", SCRIPT})
 """Words in the names of functions that no source spells out."""
 
 

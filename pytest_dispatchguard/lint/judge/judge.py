@@ -15,7 +15,7 @@ import libcst as cst
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.dataflow.scene import Scene, Seen
 from pytest_dispatchguard.lint.dataflow.statements import read_function
-from pytest_dispatchguard.lint.facts import MODULE, Brief
+from pytest_dispatchguard.lint.facts import SCRIPT, Brief
 from pytest_dispatchguard.lint.internal_errors import mistake
 from pytest_dispatchguard.lint.judge import packs
 from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
@@ -217,7 +217,7 @@ class Chunk:
         self.module = _parsed(source)
         self._shift = first - (2 if indented else 1)
         self._positions: dict[int, Position] | None = None
-        is_script = outline.name == MODULE
+        is_script = outline.name == SCRIPT
         self.function = _script(self.module) if is_script else _first_function(self.module)
 
     def span(self, node: cst.CSTNode) -> Span:

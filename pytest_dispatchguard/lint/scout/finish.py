@@ -9,8 +9,8 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import (
     CPU,
-    MODULE,
     PART,
+    SCRIPT,
     CallFact,
     FileFacts,
     FunctionFact,
@@ -301,7 +301,7 @@ def finish(walk: Walk) -> FileFacts:
         fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
         _settle_hinges(reading, fact, attributes, defined)
         fact.looks = sorted(reading.looks)
-    facts.functions = [f for f in facts.functions if f.name != MODULE or _is_script(f, has_torch)]
+    facts.functions = [f for f in facts.functions if f.name != SCRIPT or _is_script(f, has_torch)]
     return facts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import MODULE, FunctionFact
+from pytest_dispatchguard.lint.facts import SCRIPT, FunctionFact
 from pytest_dispatchguard.lint.scout.finish import settle
 from pytest_dispatchguard.lint.scout.state import Reading, Walk, visit
 from pytest_dispatchguard.lint.syntax.script_text import first_loop
@@ -18,7 +18,7 @@ def read_script(walk: Walk, root: Node) -> None:
     if first is None or not walk.tensors_here:
         return
     fact = FunctionFact(
-        name=MODULE,
+        name=SCRIPT,
         line=first.start_point[0] + 1,
         end_line=root.end_point[0] + 1,
         start_byte=0,

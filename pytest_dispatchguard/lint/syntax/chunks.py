@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.lint.facts import (
     HELPER_CALL,
-    MODULE,
     PART,
+    SCRIPT,
     FileFacts,
     FunctionFact,
     Value,
@@ -150,7 +150,7 @@ class Lines:
     def chunk(self, outline: Outline) -> tuple[str, int, bool]:
         """The source of a function from the beginning of its first line, the number of that line,
         and whether the function is indented."""
-        if outline.name == MODULE:
+        if outline.name == SCRIPT:
             return self._script, 1, False
         start = self.offset(outline.start_byte)
         first = self.line_of(start)
