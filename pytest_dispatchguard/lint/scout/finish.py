@@ -301,13 +301,24 @@ def finish(walk: Walk) -> FileFacts:
         fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
         _settle_hinges(reading, fact, attributes, defined)
         fact.looks = sorted(reading.looks)
-    facts.functions = [f for f in facts.functions if f.name != SCRIPT or _is_script(f, has_torch)]
+    if facts.functions and facts.functions[-1].name == SCRIPT:
+        is_program = has_torch and _is_program(walk, walk.readings[-1])
+        facts.functions = facts.functions if is_program else facts.functions[:-1]
     return facts
 
 
-def _is_script(fact: FunctionFact, has_torch: bool) -> bool:
-    """Whether what a module does itself is a training, or feeds a model."""
-    return has_torch and (fact.training_loop or fact.feeds_model)
+_TRIES = re.compile(rb"for (?!\w*epoch)\w+ in range\(\d+\)\s*:")
+"""A loop that does something a few times: a test of what the file defines, or a measurement."""
+
+
+def _is_program(walk: Walk, reading: Reading) -> bool:
+    """Whether what a module does itself is a training, or feeds a model with more than a number of tries."""
+    fact = reading.fact
+    assert fact is not None
+    loops = {loop for rounds in reading.rounds.values() for around in rounds for loop in around}
+    return fact.training_loop or (
+        fact.feeds_model and not all(_TRIES.match(walk.source, loop) for loop in loops)
+    )
 
 
 def _settle_hinges(
