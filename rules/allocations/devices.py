@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import libcst as cst
@@ -9,6 +10,9 @@ import libcst as cst
 from pytest_dispatchguard import Place
 
 from ..syntax import is_word, method_call
+
+_DEVICE = re.compile(r"(?:\w*_)?device(?:_?id)?|dev|_?(?:gpu(?:_?id)?|(?:local_)?rank)")
+"""What devices are called, and their numbers."""
 
 
 def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
@@ -59,7 +63,7 @@ def is_device(node: cst.BaseExpression, place: Place) -> bool:
     if isinstance(node, cst.Call):
         return place.name(node) == "torch.device" or _asks_where(node, place)
     last = node.attr.value if isinstance(node, cst.Attribute) else place.dotted(node)
-    return last in ("device", "_device", "dev") or last.endswith("_device")
+    return _DEVICE.fullmatch(last) is not None
 
 
 def _asks_where(call: cst.Call, place: Place) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -12,6 +13,8 @@ from pytest_dispatchguard.lint.syntax.spelling import dotted
 
 MOVING = frozenset({"to", "cuda"})
 """The methods that move a tensor."""
+_DEVICE = re.compile(r"\w*device(?:_?id)?|_?(?:gpu(?:_?id)?|(?:local_)?rank)")
+"""What devices are called, and their numbers."""
 _JOINING = frozenset("cat concat concatenate stack hstack vstack where".split())
 """Functions of torch that put together what they are given."""
 _DEEPEST = 12
@@ -30,7 +33,7 @@ def _is_device(reader: Reader, arg: cst.Arg) -> bool:
     if isinstance(arg.value, cst.SimpleString):
         return str(arg.value.evaluated_value).startswith("cuda")
     owner, dot, last = (dotted(arg.value) or "").rpartition(".")
-    if not last.lower().lstrip("_").endswith("device"):
+    if _DEVICE.fullmatch(last.lower()) is None:
         return False
     return not dot or (owner == reader.self_name and bool(owner))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pytest_dispatchguard.lint.kinds import torch_ops
 from pytest_dispatchguard.lint.kinds.classes import MODULE_LISTS, is_module_class, is_tensor_class
@@ -79,6 +80,8 @@ def _function_kind(
         device = texts.get("device", "")
         on_cpu = device in ("", "None") or CPU.search(device) is not None
         on_cpu = on_cpu or keywords.get("device", UNKNOWN).host
+        if "out" in keywords:
+            return replace(TENSOR, host=keywords["out"].host)  # it lies where that lies
         given = args[0] if args else UNKNOWN
         if last in ("complex", "normal") and tensors_in(args):
             return placed(TENSOR, args)

@@ -24,7 +24,7 @@ _WORTH_PARSING = (
     xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
     wall_clock record_ is_save should_save do_save is_last_ is_report should_report should_record should_summ
-    is_ckpt is_checkpoint should_checkpoint plot visuali
+    is_ckpt is_checkpoint should_checkpoint plot visuali last_
     loglevel log_level anomaly""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
@@ -59,7 +59,7 @@ _NOW_AND_THEN = re.compile(
     r"_?(?:should_|do_|is_)?dump(?:_enabled|_inputs|_outputs|_tensors)?|"
     r"_?(?:is|should|do|to)_(?:save|report|plot|render|checkpoint|ckpt|record|summari[sz]e)(?:_\w+)?|"
     r"_?(?:do_|with_|make_|save_)?(?:plots?|plotting|visuali[sz](?:e|ations?))|"
-    r"_?is_last_(?:step|batch|iter|iteration|epoch)|"
+    r"_?(?:is_)?last_(?:step|batch|iter|iteration|epoch)|_?(?:in_|is_)?onnx_(?:trac|export)(?:e|ing)?|"
     r"_?record_\w*(?:counters?|counts?|metrics?|stats|statistics|miss(?:es)?)"
 )
 """Says that this is one of few calls: one that is logged, plotted, saved, tuned or dumped, or the last."""
@@ -434,6 +434,8 @@ def _held(node: ast.expr) -> str:
 
 def _finds_broken_values(node: ast.Call) -> bool:
     """``torch.isnan(x).any()``: what runs then is no ordinary step."""
+    if dotted(node.func).rpartition(".")[2] in ("isnan", "isinf"):
+        return True  # of one number
     if dotted(node.func) == "torch.any" and node.args:
         asked: ast.expr = node.args[0]
     elif isinstance(node.func, ast.Attribute) and node.func.attr == "any":

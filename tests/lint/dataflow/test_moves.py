@@ -18,6 +18,8 @@ PARAMS = "x: Tensor, other: Tensor, device, flag"
     "moves",
     [
         "y = x.to(device)",
+        "y = x.to(device_id)",
+        "y = x.to(local_rank)",
         "y = x.to(device=device)",
         "y = x.float().cuda()",
         "y = x.to('cuda:0')",

@@ -43,6 +43,8 @@ def test_a_cpu_number_goes_with_any_device() -> None:
         ("torch.zeros(3).to(torch.device(a or 'cpu'))", "tensor"),
         ("torch.zeros(3).to(torch.device('cpu:0'))", "tensor@cpu"),
         ("torch.zeros(3, device=torch.device('cuda') if a else torch.device('cpu'))", "tensor"),
+        ("torch.arange(3, out=x.new_empty(0))", "tensor"),
+        ("torch.arange(3, out=torch.empty(0))", "tensor@cpu"),
         ("torch.cat([x.cpu(), torch.ones(2)])", "tensor@cpu"),
         ("torch.cat([x, torch.ones(2)])", "tensor"),
         ("a(x).cpu()", "tensor?@cpu"),

@@ -11,6 +11,7 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
     counts,
     gives_nan,
     looked_up,
+    now_and_then,
     periods_of_one,
     rest_is_cold,
     switched_off,
@@ -47,6 +48,11 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "g_it == 0 or (g_it + 1) % 500 == 0",
         "it == 0 or it in metric_lg.log_iters",
         "step in self.save_steps",
+        "last_batch or batch_idx % log_interval == 0",
+        "self.onnx_trace",
+        "in_onnx_export and x.any()",
+        "torch.isnan(loss)",
+        "math.isinf(loss_value)",
         "not self.built",
         "not self._is_initialized",
         "not (self.built)",
@@ -507,3 +513,18 @@ def test_logarithms_are_no_logging(condition: str) -> None:
 )
 def test_what_gives_no_number(written: str, expected: bool) -> None:
     assert gives_nan(written) is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "seldom"),
+    [
+        ("epoch % 10 == 0", True),
+        ("(epoch + 1) % every == 0 or epoch == last", True),
+        ("not (step % n)", True),
+        ("'%d' in name", False),
+        ("self.verbose", False),
+        ("epoch %", False),
+    ],
+)
+def test_rounds_are_counted(condition: str, *, seldom: bool) -> None:
+    assert now_and_then(condition) is seldom
