@@ -144,6 +144,101 @@ def read_together(row: Sequence[Read], place: Place) -> Fix | None:
     )
 
 
+_MOST_READ = 8
+"""Numbers in one row that still fit on a line or two."""
+_WIDEST = 100
+
+
+def read_ahead(row: Sequence[Read], place: Place) -> Fix | None:
+    """Names for the numbers of a row, read together before the first statement that needs one. A line that
+    makes a read and nothing else goes."""
+    first = place.statement
+    if any(r.certainty != "sure" or r.how not in ("item", "float") or r.call.lpar for r in row):
+        return None
+    dtypes = {place.kind(r.tensor).dtype or "float" for r in row}
+    if len(dtypes) > 1 or not isinstance(first, cst.SimpleStatementLine) or len(row) > _MOST_READ:
+        return None
+    if dtypes != {"float"} and any(r.how == "float" for r in row):
+        return None
+    names: list[str] = []
+    pairs: list[tuple[cst.CSTNode, str]] = []
+    more: list[Edit] = []
+    inserted = True
+    for read in row:
+        line, name = _reading(read, place) or (None, "")
+        if line is None:
+            name = _number_of(read, place)
+            if not name or place.assignments(name) or place.is_taken(name):
+                return None
+            pairs.append((read.call, name))
+        elif line is first:
+            inserted = False
+        else:
+            gone = None if _needed_before(name, first, line, place) else place.without(line)
+            if gone is None:
+                return None
+            more.append(gone)
+        names.append(name)
+    whole = _stack(names, [_as_scalar(r.tensor, place) for r in row], place.indent(first))
+    if not whole or len(set(names)) != len(names):
+        return None
+    if inserted:
+        more.append(place.before(first, f"{whole}\n{place.indent(first)}"))
+    else:
+        pairs.append((first.body[0], whole))
+    return place.edits(
+        pairs,
+        safety="unsafe",
+        message="Read all at once, before the first is needed; needs one device, and converts mixed dtypes",
+        imports=("import torch",),
+        more=more,
+    )
+
+
+def _needed_before(name: str, first: cst.CSTNode, line: cst.CSTNode, place: Place) -> bool:
+    """Whether a statement between the first of a row and a line uses what a name holds until then."""
+    block = list(place.block)
+    between = block[block.index(first) : block.index(line)]
+    return any(name in names_in(statement) for statement in between)
+
+
+def _stack(names: Sequence[str], sources: Sequence[str], indent: str) -> str:
+    """The statement that reads several tensors at once; empty where it would not look good."""
+    if re.search(r"\n|#|:=|\bawait\b|\byield\b", "".join(sources)):
+        return ""
+    listed = ", ".join(sources)
+    whole = f"{', '.join(names)} = torch.stack([{listed}]).tolist()"
+    if len(indent) + len(whole) > _WIDEST:
+        whole = f"{', '.join(names)} = torch.stack(\n{indent}    [{listed}]\n{indent}).tolist()"
+    fits = all(len(indent) + len(line) <= _WIDEST + 20 for line in whole.split("\n"))
+    return whole if fits else ""
+
+
+def _as_scalar(node: cst.BaseExpression, place: Place) -> str:
+    """The source of a tensor of one element, without dimensions."""
+    source = place.text(node)
+    if place.kind(node).ndim == 0:
+        return source
+    plain = isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript) or node.lpar
+    return f"{source if plain else f'({source})'}.squeeze()"
+
+
+def _number_of(read: Read, place: Place) -> str:
+    """A name for what a tensor holds, from the words that it is written with."""
+    words = re.findall(
+        r"[A-Za-z_]\w*", re.sub(r"([\"']).*?\1", lambda m: m[0][1:-1], place.text(read.tensor))
+    )
+    words = [w for w in words if w not in _NO_NAMES]
+    return f"{'_'.join(words[:3])}_value" if words else ""
+
+
+_NO_NAMES = frozenset(
+    "self torch data detach item float long int bool half double cpu mean sum abs max min reshape view "
+    "squeeze".split()
+)
+"""Words that say little of a value."""
+
+
 def _reading(read: Read, place: Place) -> tuple[cst.SimpleStatementLine, str] | None:
     """The line `a = x.item()` that makes a read and nothing else, and its name."""
     for line in place.block:

@@ -12,7 +12,7 @@ from pytest_dispatchguard import Finding, Fix, Place, weaker
 from ...syntax import bound_names, contains, names_in, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
-from .read_fixes import read_before, read_together
+from .read_fixes import read_ahead, read_before, read_together
 from .roles import ReadRule, bound_again, copied_beside, found
 
 
@@ -234,7 +234,8 @@ class ReadsInARow(ReadRule):
 
     ## Fix safety
 
-    Unsafe: stacking needs one device, and converts mixed dtypes to one.
+    Unsafe: stacking needs one device, and converts mixed dtypes to one; all are read before the first
+    statement that needs one of them. None is offered for what does not fit on a line or two.
     """
 
     code = "DG417"
@@ -264,7 +265,7 @@ class ReadsInARow(ReadRule):
             read,
             f"{len(row)} reads in a row, each of which makes the host wait for the device. "
             f"`torch.stack([{names}]).tolist()` waits once.",
-            _unpacked(row, place) or read_together(row, place),
+            _unpacked(row, place) or read_together(row, place) or read_ahead(row, place),
         )
 
 
