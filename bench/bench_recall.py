@@ -47,7 +47,7 @@ HERE = Path(__file__).resolve().parent
 LABELS = HERE / "recall"
 RESULTS = HERE / "results" / "recall.json"
 SETS = ("given", "own")
-UNSEEN = ("unseen", *(f"unseen-{n}" for n in range(2, 11)))
+UNSEEN = ("unseen", *(f"unseen-{n}" for n in range(2, 12)))
 LEVELS = ("sure", "note", "maybe", "silent, hot", "silent, not hot")
 _KINDS = (("*.py", "*.toml", "*.cfg"), ("*.py", "*.toml"), ("*.py", "*.cfg"), ("*.py",))
 
