@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.dataflow.reader import Moves, Reader
 from pytest_dispatchguard.lint.kinds import torch_ops
 from pytest_dispatchguard.lint.syntax.spelling import dotted
 
@@ -38,7 +38,30 @@ def _is_device(reader: Reader, arg: cst.Arg) -> bool:
     return not dot or (owner == reader.self_name and bool(owner))
 
 
-def moved_later(reader: Reader) -> frozenset[str]:
+def moves_of(reader: Reader) -> Moves:
+    """What a function moves to a device."""
+    plain = frozenset(node.value for node in reader.moved if isinstance(node, cst.Name))
+    return Moves(_moved_later(reader), plain)
+
+
+def left_behind(reader: Reader, target: cst.BaseExpression) -> frozenset[str]:
+    """Of the names that a loop binds together, those that stay on the CPU: others are moved to a device, and
+    these never."""
+    if not reader.moves.plain or not isinstance(target, cst.Tuple | cst.List):
+        return frozenset()
+    names = frozenset(_names_in(target))
+    return names - reader.moves.plain if names & reader.moves.plain else frozenset()
+
+
+def _names_in(target: cst.BaseExpression) -> Iterator[str]:
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, cst.Tuple | cst.List):
+        for element in target.elements:
+            yield from _names_in(element.value)
+
+
+def _moved_later(reader: Reader) -> frozenset[str]:
     """The names whose values a function moves to a device, or what it computes from them."""
     found: set[str] = set()
     waiting = [name for node in reader.moved for name in _made_of(node, 0)]

@@ -11,7 +11,7 @@ import builtins
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import libcst as cst
 
@@ -28,6 +28,18 @@ Handler = Callable[["Reader", Any], Any]
 """How one type of node is read."""
 CPU_NAME = re.compile(r"[a-z0-9]_(?:host|cpu)$|(?:^|\.)(?:cpu|host)_[a-z]\w*$")
 """Names that say that they hold a CPU tensor."""
+
+
+class Moves(NamedTuple):
+    """What a function moves to a device."""
+
+    later: frozenset[str]
+    """The names whose values it moves, or what it computes from them: they are somewhere until then."""
+    plain: frozenset[str]
+    """The names that it moves themselves: `x` of `x.to(device)`."""
+
+
+NOTHING_MOVES = Moves(frozenset(), frozenset())
 
 
 @dataclass(slots=True)
@@ -67,11 +79,10 @@ class Reader:
         qualname: str,
         tensor_types: tuple[str, ...],
         expressions: Mapping[type, Handler],
-        roaming: frozenset[str] = frozenset(),
+        moves: Moves = NOTHING_MOVES,
     ) -> None:
         self.brief = brief
-        self.roaming = roaming
-        """Parameters that the function moves to a device itself."""
+        self.moves = moves
         self._expressions = expressions
         self.tensor_types = tensor_types
         self.class_name = qualname.rpartition(".")[0] if "." in qualname else ""

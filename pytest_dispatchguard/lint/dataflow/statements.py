@@ -21,14 +21,21 @@ from pytest_dispatchguard.lint.dataflow.branches import (
 )
 from pytest_dispatchguard.lint.dataflow.conditions import read_condition
 from pytest_dispatchguard.lint.dataflow.expressions import EXPRESSIONS
-from pytest_dispatchguard.lint.dataflow.moves import moved_later
+from pytest_dispatchguard.lint.dataflow.moves import left_behind, moves_of
 from pytest_dispatchguard.lint.dataflow.narrowing import narrow
 from pytest_dispatchguard.lint.dataflow.parameters import (
     apply_recorded_types,
     bind_parameters,
     parameters_of,
 )
-from pytest_dispatchguard.lint.dataflow.reader import Handler, Names, Reader, merged
+from pytest_dispatchguard.lint.dataflow.reader import (
+    NOTHING_MOVES,
+    Handler,
+    Moves,
+    Names,
+    Reader,
+    merged,
+)
 from pytest_dispatchguard.lint.dataflow.scene import Scene
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.kinds.kinds import FUNCTION, OTHER, UNKNOWN, element_of
@@ -44,9 +51,11 @@ def read_function(
     function: cst.FunctionDef, brief: Brief, qualname: str, tensor_types: tuple[str, ...] = ()
 ) -> Reader:
     """Read an outermost function and all inside it: what every expression can be, and what rules may see."""
-    reader = _read(function, brief, qualname, tensor_types, frozenset())
-    roaming = moved_later(reader) if reader.moved else frozenset()
-    return _read(function, brief, qualname, tensor_types, roaming) if roaming else reader
+    reader = _read(function, brief, qualname, tensor_types, NOTHING_MOVES)
+    if not reader.moved:
+        return reader
+    moves = moves_of(reader)
+    return _read(function, brief, qualname, tensor_types, moves) if moves.later else reader
 
 
 def _read(
@@ -54,9 +63,9 @@ def _read(
     brief: Brief,
     qualname: str,
     tensor_types: tuple[str, ...],
-    roaming: frozenset[str],
+    moves: Moves,
 ) -> Reader:
-    reader = Reader(brief, qualname, tensor_types, EXPRESSIONS, roaming)
+    reader = Reader(brief, qualname, tensor_types, EXPRESSIONS, moves)
     decorators = {dotted(d.decorator) for d in function.decorators}
     params = [*function.params.posonly_params, *function.params.params]
     if reader.class_name and params and "staticmethod" not in decorators:
@@ -80,7 +89,7 @@ def _read_function(reader: Reader, function: cst.FunctionDef, qualname: str) -> 
     bind_parameters(reader, function.params, function.name.value)
     apply_recorded_types(reader, reader.brief.seen.get(qualname, {}))
     reader.literals.update(reader.brief.given.get(qualname, {}))
-    for name in reader.roaming & parameters_of(function.params):
+    for name in reader.moves.later & parameters_of(function.params):
         known = reader.lookup(name)
         if known.what == "tensor":
             reader.hold(name, replace(known, roaming=True))
@@ -197,6 +206,8 @@ def _for(reader: Reader, node: cst.For) -> None:
 
     def one_round() -> None:
         reader.bind(node.target, element_of(iterated), None)
+        for name in left_behind(reader, node.target):
+            reader.hold(name, on_cpu(reader.lookup(name)))
         _read_suite(reader, node.body)
 
     _read_rounds(reader, one_round)

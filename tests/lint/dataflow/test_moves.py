@@ -60,3 +60,22 @@ def test_the_device_of_self_moves_that_of_another_object_does_not() -> None:
             return show(a, b)
     """
     assert words(source) == ["tensor@any", "tensor", "tensor", "tensor"]
+
+
+def test_what_a_loop_leaves_behind_stays_on_the_cpu() -> None:
+    source = body(
+        """
+        for i, (ids, mask, label, names) in enumerate(loader):
+            ids = ids.to(device)
+            mask = mask.to(device) if flag else mask
+            show(i, ids, mask, label, label[0])
+            label = net(ids)
+            show(label)
+        for one, other in pairs:
+            show(one, other, one.to(torch.float64))
+        """,
+        "loader, device, flag, pairs, net",
+    )
+    assert words(source) == [
+        "scalar", "tensor?", "tensor?", "tensor?@cpu", "tensor?@cpu", "tensor?", "unknown", "unknown", "tensor?",
+    ]  # fmt: skip
