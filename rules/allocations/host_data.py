@@ -75,9 +75,10 @@ class HostDataToDevice(Rule):
     ## What it does
 
     Finds `torch.tensor(values, device=…)` and `torch.as_tensor(values, device=…)` of Python sequences of
-    numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code. What may be other data
-    on every call (arguments, computed lists), or is sent to other processes, is a note, as are numbers that
-    a LightningModule logs (`self.log("lr", lr)`). What is there for callers who have no tensor
+    numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code, also where it goes to the
+    device of another tensor (`.to(x)`). What may be other data on every call (arguments, computed lists), or
+    is sent to other processes, is a note, as are numbers that a LightningModule logs
+    (`self.log("lr", lr)`). What is there for callers who have no tensor
     (`if not torch.is_tensor(t):`) is a maybe.
 
     ## Why it costs

@@ -77,5 +77,6 @@ def test_what_a_loop_leaves_behind_stays_on_the_cpu() -> None:
         "loader, device, flag, pairs, net",
     )
     assert words(source) == [
-        "scalar", "tensor?", "tensor?", "tensor?@cpu", "tensor?@cpu", "tensor?", "unknown", "unknown", "tensor?",
+        "scalar", "tensor?", "tensor?", "tensor?@cpu", "tensor?@cpu", "tensor?",
+        "unknown", "unknown", "tensor?",
     ]  # fmt: skip
