@@ -10,7 +10,7 @@ import libcst as cst
 from pytest_dispatchguard.lint.dataflow.narrowing import decided
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.facts import ONE
-from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _LINES = frozenset({cst.SimpleStatementLine, cst.SimpleStatementSuite})
@@ -170,7 +170,7 @@ def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
     said = list(_smalls(statements))
     if len(said) == 1 and isinstance(said[0], cst.Return | cst.Assign) and gives_nan(said[0].value):
         return True
-    return _leaves(statements) and any(map(cold_branches.complains, _called(statements)))
+    return _leaves(statements) and any(map(error_paths.complains, _called(statements)))
 
 
 def gives_nan(node: cst.BaseExpression | None) -> bool:
@@ -178,7 +178,7 @@ def gives_nan(node: cst.BaseExpression | None) -> bool:
     if not isinstance(node, cst.Call):
         return False
     last = (dotted(node.func) or "").rpartition(".")[2]
-    return last in cold_branches.MAKES_OF_NUMBERS and cold_branches.gives_nan(text(node))
+    return last in error_paths.MAKES_OF_NUMBERS and error_paths.gives_nan(text(node))
 
 
 def _called(statements: Sequence[cst.CSTNode]) -> list[str]:
@@ -194,7 +194,7 @@ def only_errors_continue(node: cst.Try | cst.TryStar) -> bool:
         and _leaves(_statements(node.body))
         and node.orelse is None
         and node.finalbody is None
-        and all(h.type is None or cold_branches.is_rare(text(h.type)) for h in node.handlers)
+        and all(h.type is None or error_paths.is_rare(text(h.type)) for h in node.handlers)
     )
 
 
@@ -203,7 +203,7 @@ def suppresses_errors(node: cst.With) -> bool:
     …``."""
     entered = [item.item for item in node.items]
     return _leaves(_statements(node.body)) and any(
-        isinstance(one, cst.Call) and cold_branches.swallows(dotted(one.func) or "")
+        isinstance(one, cst.Call) and error_paths.swallows(dotted(one.func) or "")
         for one in entered
     )
 

@@ -35,7 +35,7 @@ from pytest_dispatchguard.lint.kinds.methods import (
 )
 from pytest_dispatchguard.lint.kinds.placement import CPU, followed, on_cpu
 from pytest_dispatchguard.lint.kinds.torch_functions import FACTORIES, LIKE
-from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.knowledge import error_paths
 from pytest_dispatchguard.lint.knowledge.entry_points import NO_MODEL
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
@@ -113,7 +113,7 @@ def _note_module(reader: Reader, func: cst.BaseExpression, receiver: Kind) -> No
 
 
 def _warns(func: cst.BaseExpression, name: str | None) -> bool:
-    return name == "warnings.warn" or cold_branches.complains(dotted(func) or "")
+    return name == "warnings.warn" or error_paths.complains(dotted(func) or "")
 
 
 def _add_element(reader: Reader, holder: cst.BaseExpression, value: Kind) -> None:
@@ -241,23 +241,29 @@ def _call_kind(
             return followed(kind, [*args, *keywords.values()])
         if callee.returns_function:
             return FUNCTION
+    kind = _of_instance(reader, func, [*args, *keywords.values()])
+    if kind is not None:
+        return kind
+    if _brings_to_the_cpu(func, last, args, texts) and _is_undetermined(receiver):
+        return on_cpu(UNKNOWN)
+    if name and (name in reader.brief.fields or name in reader.brief.modules):
+        return reader.instance(Kind("unknown", cls=name))
+    return UNKNOWN
+
+
+def _of_instance(reader: Reader, func: cst.BaseExpression, given: Sequence[Kind]) -> Kind | None:
+    """What calling a value gives: a module, what takes tensors, or, by its name, a model."""
     called = reader.kinds.get(id(func), UNKNOWN)
     if called.what in ("module", "modules"):
         kind = module_call_kind(called.cls)
-        return (
-            kind if kind is not None else _given_by(reader, called.cls, [*args, *keywords.values()])
-        )
+        return kind if kind is not None else _given_by(reader, called.cls, given)
     if called.cls in reader.tensor_types and called.cls:
         return TENSOR
     if _is_undetermined(called) and "torch" in reader.brief.imports:
         written = dotted(func)
         if written and _MODEL.fullmatch(written):
             return OUTPUT
-    if _brings_to_the_cpu(func, last, args, texts) and _is_undetermined(receiver):
-        return on_cpu(UNKNOWN)
-    if name and (name in reader.brief.fields or name in reader.brief.modules):
-        return reader.instance(Kind("unknown", cls=name))
-    return UNKNOWN
+    return None
 
 
 def _given_by(reader: Reader, cls: str, args: Sequence[Kind]) -> Kind:

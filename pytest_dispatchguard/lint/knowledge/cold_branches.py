@@ -106,10 +106,6 @@ _GROUP = re.compile(r"(?:param_?)?group")
 _CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?|_*(?:already_)?warned(?:_\w+)?", re.IGNORECASE)
 """What is looked up in it is filled in where it is missing, by whatever the branch calls."""
 _CACHED = re.compile(r"cache|memo(?![a-z])", re.IGNORECASE)
-_COMPLAINS = re.compile(
-    r"(?:[\w.()]+\.)?_*(?:\w+_)?log(?:ger|ging)?\.(?:warn|warning|error|exception|critical|fatal)",
-    re.IGNORECASE,
-)
 _SENTINEL = re.compile(
     r"_*(?:\w+_)?(?:UN[A-Z]+|NOT_[A-Z]+|MISSING|EMPTY|NOTHING|SENTINEL|NO_[A-Z]+)_*"
 )
@@ -118,7 +114,6 @@ _LEGACY = re.compile(r"_*(?:is_|use_|\w+_)?legacy(?:_\w+)?|_*\w*deprecated\w*")
 _WARNS = re.compile(
     r"(?:^|[._])(?:warn|warning|warnings|warning_once|deprecate|deprecated)(?:$|[._])"
 )
-_MISSING = re.compile(r"ImportError|ModuleNotFoundError")
 _NAME = re.compile(r"[^\W\d]\w*")
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
@@ -536,21 +531,6 @@ def now_and_then(condition: str) -> bool:
     )
 
 
-def is_rare(exceptions: str) -> bool:
-    """Whether exceptions, as they are written behind `except`, are raised now and then: not in all calls, as
-    where a package is missing."""
-    return _MISSING.search(exceptions) is None
-
-
-_SWALLOWS = re.compile(r"_?(?:ignore|suppress|swallow|catch|tolerate)(?:_\w+|s|ing)?")
-
-
-def swallows(called: str) -> bool:
-    """Whether a context, by its name, keeps errors to itself: what follows a block of it that leaves runs
-    only after an error."""
-    return _SWALLOWS.fullmatch(called.rpartition(".")[2]) is not None
-
-
 def of_the_past(condition: str, called: Collection[str]) -> bool:
     """Whether a condition asks for what older versions did, by its names, and the branch warns of it: the
     names of what is `called` there."""
@@ -569,30 +549,6 @@ def _asks_for_the_past(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return _asks_for_the_past(node.func)
     return _LEGACY.fullmatch(dotted(node).rpartition(".")[2]) is not None
-
-
-MAKES_OF_NUMBERS = frozenset({"tensor", "as_tensor", "full", "full_like", "new_tensor", "new_full"})
-"""The last names of what makes a tensor of numbers that it is given."""
-_NOT_A_NUMBER = re.compile(
-    rf"(?:return\s+|[\w.\[\]'\"]+\s*=\s*)?(?:\w+\.)*(?:{'|'.join(sorted(MAKES_OF_NUMBERS))})"
-    r"\([^#]*\bnan\b[^#]*\)",
-    re.IGNORECASE,
-)
-_SHORT = 200
-
-
-def gives_nan(written: str) -> bool:
-    """Whether an expression, or a statement, gives a tensor that is not a number: what there is where there
-    is nothing to work on."""
-    if len(written) > _SHORT or "nan" not in written.lower():
-        return False
-    return _NOT_A_NUMBER.fullmatch(written.strip()) is not None
-
-
-def complains(called: str) -> bool:
-    """Whether a call, by the dotted name of what is called, logs that something is wrong. A branch that does
-    and then leaves is an error path."""
-    return _COMPLAINS.fullmatch(called) is not None
 
 
 def rest_is_cold(condition: str, body_returns: bool, following_assigns: Collection[str]) -> bool:

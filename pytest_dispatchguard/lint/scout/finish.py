@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tree_sitter import Node
@@ -279,25 +280,7 @@ def finish(walk: Walk) -> FileFacts:
             fact.decorators = [*fact.decorators, "torch.library.impl"]
         attributes = reading.owner.attrs if reading.owner is not None else {}
         defined = methods.get(reading.owner.name, set()) if reading.owner is not None else set()
-        prefix = f"{reading.self_name}."
-        kept: list[CallFact] = []
-        for call in fact.calls:
-            root = call.name.partition(".")[0]
-            if call.how.startswith("hook"):
-                kept.append(call)
-                continue
-            if (
-                root in words.BUILTINS
-                and root not in own
-                and root not in reading.nested
-                and not stars
-            ):
-                continue
-            if call.how in ("read", "passed") and call.name.startswith(prefix):
-                attribute = call.name[len(prefix) :].partition(".")[0]
-                if attribute in attributes and attribute not in defined:
-                    continue
-            kept.append(call)
+        kept = _kept_calls(reading, attributes, defined, own, stars)
         fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
         _settle_hinges(reading, fact, attributes, defined)
         fact.looks = sorted(reading.looks)
@@ -305,6 +288,32 @@ def finish(walk: Walk) -> FileFacts:
         is_program = has_torch and _is_program(walk, walk.readings[-1])
         facts.functions = facts.functions if is_program else facts.functions[:-1]
     return facts
+
+
+def _kept_calls(
+    reading: Reading,
+    attributes: Mapping[str, object],
+    defined: set[str],
+    own: set[str],
+    stars: bool,
+) -> list[CallFact]:
+    """The calls of a function without those of builtins, and of attributes that are no methods."""
+    fact = reading.fact
+    assert fact is not None
+    prefix = f"{reading.self_name}."
+    kept: list[CallFact] = []
+    for call in fact.calls:
+        root = call.name.partition(".")[0]
+        hooked = call.how.startswith("hook")
+        builtin = root in words.BUILTINS and root not in own and root not in reading.nested
+        if not hooked and builtin and not stars:
+            continue
+        if call.how in ("read", "passed") and call.name.startswith(prefix):
+            attribute = call.name[len(prefix) :].partition(".")[0]
+            if attribute in attributes and attribute not in defined:
+                continue
+        kept.append(call)
+    return kept
 
 
 _TRIES = re.compile(rb"for (?!\w*epoch)\w+ in range\(\d+\)\s*:")

@@ -8,7 +8,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.facts import SCRIPT, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.scout import (
     assignments,
     calls,
@@ -17,13 +17,19 @@ from pytest_dispatchguard.lint.scout import (
     imports,
     statements,
 )
-from pytest_dispatchguard.lint.scout.finish import finish
-from pytest_dispatchguard.lint.scout.script import read_script
-from pytest_dispatchguard.lint.scout.state import Handler, Tables, Walk, visit, visit_children
+from pytest_dispatchguard.lint.scout.finish import finish, settle
+from pytest_dispatchguard.lint.scout.state import (
+    Handler,
+    Reading,
+    Tables,
+    Walk,
+    visit,
+    visit_children,
+)
 from pytest_dispatchguard.lint.syntax.grammar import LANGUAGE, tree_of
 from pytest_dispatchguard.lint.syntax.python_ast import parsed, with_newlines
 from pytest_dispatchguard.lint.syntax.recursion import with_more_frames
-from pytest_dispatchguard.lint.syntax.script_text import LEFT_OUT
+from pytest_dispatchguard.lint.syntax.script_text import LEFT_OUT, first_loop
 
 _FOREIGN = re.compile(
     r"(?:import|from)[ \t]+(?:tensorflow|jax|flax|openvino|mlx|paddle|mindspore|mxnet|cntk)\b"
@@ -98,11 +104,36 @@ def _facts(
     error = _parse(text) if walk.uneven else None
     if error is not None:
         return FileFacts(error=error)
-    read_script(walk, root)
+    _read_script(walk, root)
     facts = finish(walk)
     if root.has_error:
         facts.functions = list(_well_read(facts.functions, source))
     return facts
+
+
+def _read_script(walk: Walk, root: Node) -> None:
+    """Reads what a module does itself as a function whose loops count, once the rest of it has been read.
+    Whether it is a script that trains or feeds a model can be told only when the file has been read to the
+    end."""
+    first = first_loop(root)
+    if first is None or not walk.tensors_here:
+        return
+    fact = FunctionFact(
+        name=SCRIPT,
+        line=first.start_point[0] + 1,
+        end_line=root.end_point[0] + 1,
+        start_byte=0,
+        end_byte=len(walk.source),
+    )
+    outer, reading = walk.reading, Reading(fact, None, "")
+    kept = (walk.where, walk.table, walk.early_exit, walk.done)
+    walk.reading, walk.where, walk.table = reading, "function", walk.tables.script
+    walk.facts.functions.append(fact)
+    walk.readings.append(reading)
+    visit(walk, root)
+    walk.reading = outer
+    walk.where, walk.table, walk.early_exit, walk.done = kept
+    settle(walk, reading, False)
 
 
 def _well_read(functions: Iterable[FunctionFact], source: bytes) -> Iterator[FunctionFact]:

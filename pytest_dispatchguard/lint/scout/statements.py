@@ -9,7 +9,7 @@ from typing import TypeVar
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import SOMETHING, ClassFact, FunctionFact
-from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
 from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
@@ -74,7 +74,7 @@ def _only_failing_goes_on(walk: Walk, node: Node) -> bool:
         and len(handlers) == len(parts) - 1
         and _leaves(parts[0])
         and all(
-            cold_branches.is_rare(text(walk.source, part))
+            error_paths.is_rare(text(walk.source, part))
             for handler in handlers
             for part in parts_of(handler)
             if part.type != "block"
@@ -92,7 +92,7 @@ def _swallows(walk: Walk, node: Node) -> bool:
     items = (item for clause in clauses for item in clause.named_children if item.named_child_count)
     entered = (item.named_children[0] for item in items)
     return any(
-        one.type == "call" and cold_branches.swallows(dotted(walk.source, one.named_children[0]))
+        one.type == "call" and error_paths.swallows(dotted(walk.source, one.named_children[0]))
         for one in entered
     )
 
@@ -228,13 +228,13 @@ def _gives_up(walk: Walk, block: Node | None) -> bool:
     said = [one for one in block.named_children if not one.is_extra]
     if len(said) == 1 and _gives_nan(walk, said[0]):
         return True
-    return _leaves(block) and any(map(cold_branches.complains, _called(walk, block)))
+    return _leaves(block) and any(map(error_paths.complains, _called(walk, block)))
 
 
 def _gives_nan(walk: Walk, node: Node) -> bool:
     """Whether an expression, or a statement, gives a tensor that is not a number."""
     may = node.type in ("call", "return_statement", "expression_statement")
-    return may and cold_branches.gives_nan(text(walk.source, node))
+    return may and error_paths.gives_nan(text(walk.source, node))
 
 
 def _called(walk: Walk, block: Node) -> list[str]:

@@ -9,7 +9,6 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
     cold_branches,
     counted,
     counts,
-    gives_nan,
     looked_up,
     now_and_then,
     periods_of_one,
@@ -496,23 +495,6 @@ def test_what_is_declared_global_lasts_whatever_its_name() -> None:
 @pytest.mark.parametrize("condition", ["self.log_scale", "log_prob", "self.log_alpha is not None"])
 def test_logarithms_are_no_logging(condition: str) -> None:
     assert cold_branches(condition) == (False, False)
-
-
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("return torch.tensor(float('nan'), device=x.device)", True),
-        ("top = torch.full((n,), math.nan)", True),
-        ('metrics["top"] = x.new_tensor(float("NaN"))', True),
-        ("torch.full_like(x, torch.nan)", True),
-        ("top = x.masked_fill(mask, float('nan'))", False),
-        ("top = torch.tensor(nanoseconds)", False),
-        ("top = torch.tensor(0.0)", False),
-        ("if x: top = torch.tensor(math.nan)", False),
-    ],
-)
-def test_what_gives_no_number(written: str, expected: bool) -> None:
-    assert gives_nan(written) is expected
 
 
 @pytest.mark.parametrize(
