@@ -67,8 +67,8 @@ def test_only_what_was_looked_at_can_be_stale(project: Path, run: Run) -> None:
 def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Run) -> None:
     root = write(
         {
-            "a.py": "import numpy\nimport torch\n\ndef f(x, o):  # dispatchguard: hot\n"
-            "    return o.values().item()\n"
+            "a.py": "import pandas\nimport torch\n\ndef f(x, o):  # dispatchguard: hot\n"
+            "    return pandas.Series(o).item()\n"
         }
     )
     run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
@@ -80,11 +80,11 @@ def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Ru
 
 
 def test_accepted_maybes_stay_accepted_when_they_are_not_shown(write: Write, run: Run) -> None:
-    head = "import numpy\nimport torch\n\ndef f(x, o):  # dispatchguard: hot\n"
-    root = write({"a.py": head + "    return o.values().item()\n"})
+    head = "import pandas\nimport torch\n\ndef f(x, o):  # dispatchguard: hot\n"
+    root = write({"a.py": head + "    return pandas.Series(o).item()\n"})
     run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
     before = (root / "b.json").read_text()
-    write({"b.py": head.replace("f(", "g(") + "    return o.keys().item()\n"})
+    write({"b.py": head.replace("f(", "g(") + "    return pandas.Index(o).item()\n"})
     run("check", "--baseline", "b.json", "--write-baseline")
     assert (root / "b.json").read_text() == before
     write({"a.py": "x = 1\n"})

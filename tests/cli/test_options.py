@@ -239,8 +239,8 @@ def test_exit_zero(project: Path, run: Run) -> None:
 def test_pedantic_shows_the_maybes(write: Write, run: Run) -> None:
     write(
         {
-            "a.py": "import numpy\nimport torch\n\n"
-            "def f(x, other):  # dispatchguard: hot\n    return other.values().item()\n"
+            "a.py": "import pandas\nimport torch\n\n"
+            "def f(x, other):  # dispatchguard: hot\n    return pandas.Series(other).item()\n"
         }
     )
     assert run("check", "--format", "json").findings == []
@@ -251,8 +251,8 @@ def test_pedantic_shows_the_maybes(write: Write, run: Run) -> None:
 
 
 def test_suppressed_maybes_count_only_for_the_pedantic(write: Write, run: Run) -> None:
-    text = "import numpy\nimport torch\n\ndef f(x, other):  # dispatchguard: hot\n"
-    write({"a.py": f"{text}    return other.values().item()  # dispatchguard: ignore\n"})
+    text = "import pandas\nimport torch\n\ndef f(x, other):  # dispatchguard: hot\n"
+    write({"a.py": f"{text}    return pandas.Series(other).item()  # dispatchguard: ignore\n"})
     for option, count in (("--pedantic", 1), ("--exit-zero", 0)):
         done = run("check", "--format", "json", option)
         assert done.findings == []
@@ -480,8 +480,8 @@ def test_stdout_of_a_narrow_encoding(project: Path, start: Run) -> None:
 def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> None:
     write(
         {
-            "a.py": "import numpy\nimport torch\ndef f(x, other):  # dispatchguard: hot\n"
-            "    return other.values().item()\n"
+            "a.py": "import pandas\nimport torch\ndef f(x, other):  # dispatchguard: hot\n"
+            "    return pandas.Series(other).item()\n"
         }
     )
     quiet, loud = run("check"), run("check", "--pedantic")

@@ -316,8 +316,9 @@ def _kept_calls(
     return kept
 
 
-_TRIES = re.compile(rb"for (?!\w*epoch)\w+ in range\(\d+\)\s*:")
+_TRIES = re.compile(r"for (?!\w*epoch)\w+ in range\(\d+\)\s*:")
 """A loop that does something a few times: a test of what the file defines, or a measurement."""
+_HEAD = 200
 
 
 def _is_program(walk: Walk, reading: Reading) -> bool:
@@ -325,9 +326,8 @@ def _is_program(walk: Walk, reading: Reading) -> bool:
     fact = reading.fact
     assert fact is not None
     loops = {loop for rounds in reading.rounds.values() for around in rounds for loop in around}
-    return fact.training_loop or (
-        fact.feeds_model and not all(_TRIES.match(walk.source, loop) for loop in loops)
-    )
+    heads = (walk.source[loop : loop + _HEAD].decode("utf-8", "replace") for loop in loops)
+    return fact.training_loop or (fact.feeds_model and not all(map(_TRIES.match, heads)))
 
 
 def _settle_hinges(
