@@ -257,3 +257,37 @@ def test_the_loop_of_a_script_is_fixed_where_it_stands(write: Write, run: Run) -
     assert (root / "train.py").read_text() == fixed
     assert run("check").status == 0
     assert (root / "train.py").read_text() == fixed
+
+
+STEP = "        loss = model(x).sum()\n        loss.backward()\n        opt.step()\n"
+
+
+def test_the_sum_of_an_epoch_is_read_where_it_is_shown(write: Write, run: Run) -> None:
+    head = "import torch\n\n\ndef train(model, loader, opt: torch.optim.Optimizer):\n"
+    before = (
+        f"{head}    for epoch in range(10):\n      total = 0.0\n      for i, x in enumerate(loader):\n{STEP}"
+        "        total += loss.item()\n        if i % 100 == 99:\n            print(f'{total / 100:.3f}')\n"
+        "            total = 0.0\n      print(epoch, total)\n"
+    )
+    root = write({"a.py": before})
+    run("check", "--fix", "--unsafe-fixes")
+    assert (root / "a.py").read_text() == before.replace(".item()", ".detach()").replace(
+        "{total / 100", "{float(total) / 100"
+    ).replace("epoch, total", "epoch, float(total)")
+
+
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [("", "    print(f'{total=}')\n"), ("    global total\n", "    print(total)\n")],
+)
+def test_sums_shown_as_they_are_written_or_shared_stay(
+    write: Write, run: Run, above: str, below: str
+) -> None:
+    before = (
+        f"import torch\n\n\ndef train(model, loader, opt: torch.optim.Optimizer):\n{above}    total = 0.0\n"
+        f"    for x in loader:\n{STEP}        total += loss.item()\n{below}"
+    )
+    root = write({"a.py": before})
+    done = run("check", "--fix", "--unsafe-fixes", "--format", "json")
+    assert [f["code"] for f in done.findings] == ["DG411"]
+    assert (root / "a.py").read_text() == before

@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Edit, Fix, Place, nodes
 
-from ...syntax import bound_names, contains, names_in
+from ...syntax import bound_names, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read
 
@@ -62,41 +62,53 @@ def _beside_tensors(node: cst.BaseExpression, place: Place, depth: int = 3) -> b
 
 
 def _summed(read: Read, kept: str, place: Place) -> Fix | None:
-    """The same of `total += x.item()` in a loop that looks at `total` nowhere else."""
+    """The same of `total += x.item()` in a loop in whose rounds nothing else looks at `total`, but for
+    branches taken now and then."""
     statement = place.parent(read.call)
     if not isinstance(statement, cst.AugAssign) or statement.value is not read.call:
         return None
-    target, rounds = (
-        statement.target,
-        [n for n in place.loops if isinstance(n, cst.For | cst.While)],
-    )
+    target = statement.target
     if (
         not isinstance(statement.operator, cst.AddAssign)
         or not isinstance(target, cst.Name)
-        or not rounds
+        or not any(isinstance(loop, cst.For | cst.While) for loop in place.loops)
     ):
         return None
     reads = [load for load in loads(target.value, place) if load is not target]
-    started = _started(target.value, place)
-    if not started or not reads or any(contains(rounds[0], load) for load in reads):
+    if (
+        not _started(target.value, place)
+        or not reads
+        or any(_spelled_out(load, place) for load in reads)
+    ):
         return None
     numbers = [load for load in reads if not _made_a_number(load, place)]
     return place.edits(
         [(read.call, kept), *((load, f"float({load.value})") for load in numbers)],
         safety="unsafe",
-        message="Sum on the device, in the precision of its tensor, and read after the loop",
+        message="Sum on the device, in the precision of its tensor, and read the sum where it is used",
     )
 
 
+def _spelled_out(load: cst.Name, place: Place) -> bool:
+    """Whether a name is shown as it is written: `f"{total=}"`."""
+    shown = around(load, place)
+    return isinstance(shown, cst.FormattedStringExpression) and shown.equal is not None
+
+
 def _started(name: str, place: Place) -> bool:
-    """Whether a function binds a name to 0.0 once, and else only adds to it."""
+    """Whether a function binds a local name to numbers as they are written, and else adds to it at one
+    place."""
     body = place.function.body
-    found: list[cst.BaseExpression] = []
-    for node in _assignments(body):
-        if any(isinstance(t.target, cst.Name) and t.target.value == name for t in node.targets):
-            found.append(node.value)
-    zero = len(found) == 1 and isinstance(found[0], cst.Float | cst.Integer)
-    return zero and place.assignments(name) == 2
+    shared = (node for node in nodes.walk(body) if isinstance(node, cst.Global | cst.Nonlocal))
+    if any(item.name.value == name for node in shared for item in node.names):
+        return False
+    begun = [
+        node.value
+        for node in _assignments(body)
+        if any(isinstance(t.target, cst.Name) and t.target.value == name for t in node.targets)
+    ]
+    numbers = all(isinstance(value, cst.Float | cst.Integer) for value in begun)
+    return bool(begun) and numbers and place.assignments(name) == len(begun) + 1
 
 
 def _assignments(body: cst.CSTNode) -> Sequence[cst.Assign]:

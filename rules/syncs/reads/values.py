@@ -48,8 +48,8 @@ class ItemRead(ReadRule):
     ## Fix safety
 
     Unsafe: a number that goes back into tensors stays one, detached (`x.detach()`), with the precision of its
-    dtype; a sum in a loop is kept on the device and read after it. None is offered for what is logged or
-    checked: only the author knows whether the number is needed on the host.
+    dtype; a sum in a loop is kept on the device and read where it is used. None is offered for what is logged
+    or checked: only the author knows whether the number is needed on the host.
     """
 
     code = "DG411"
@@ -107,7 +107,7 @@ class NumberOfTensor(ReadRule):
     ## Fix safety
 
     Unsafe: a number that goes back into tensors stays one, detached (`x.detach()`), with the precision of its
-    dtype; a sum in a loop is kept on the device and read after it. None is offered for what rounds or
+    dtype; a sum in a loop is kept on the device and read where it is used. None is offered for what rounds or
     converts, and for what is logged or checked.
     """
 
