@@ -82,10 +82,24 @@ def _summed(read: Read, kept: str, place: Place) -> Fix | None:
     ):
         return None
     numbers = [load for load in reads if not _made_a_number(load, place)]
+    number = "int" if _is_count(read.tensor, place) else "float"
     return place.edits(
-        [(read.call, kept), *((load, f"float({load.value})") for load in numbers)],
+        [(read.call, kept), *((load, f"{number}({load.value})") for load in numbers)],
         safety="unsafe",
         message="Sum on the device, in the precision of its tensor, and read the sum where it is used",
+    )
+
+
+def _is_count(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a tensor holds a whole number, as the sum of a comparison does."""
+    if place.kind(node).dtype in _COUNTS:
+        return True
+    source = place.receiver(node) if isinstance(node, cst.Call) else None
+    return (
+        isinstance(node, cst.Call)
+        and place.last_name(node) in ("sum", "detach", "cpu")
+        and source is not None
+        and _is_count(source, place)
     )
 
 
