@@ -291,3 +291,48 @@ def test_sums_shown_as_they_are_written_or_shared_stay(
     done = run("check", "--fix", "--unsafe-fixes", "--format", "json")
     assert [f["code"] for f in done.findings] == ["DG411"]
     assert (root / "a.py").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("scaled", "after"),
+    [
+        ("/= len(loader)", "= float(total) / len(loader)"),
+        ("/= 2 + len(loader)", "= float(total) / (2 + len(loader))"),
+        ("*= 100", "= float(total) * 100"),
+    ],
+)
+def test_the_mean_of_a_sum_is_made_of_a_number(
+    write: Write, run: Run, scaled: str, after: str
+) -> None:
+    before = (
+        "import torch\n\n\ndef train(model, loader, opt: torch.optim.Optimizer):\n    total = 0.0\n"
+        f"    for x in loader:\n{STEP}        total += loss.item()\n"
+        f"    print(total)\n    total {scaled}\n    print(total)\n    return total\n"
+    )
+    root = write({"a.py": before})
+    run("check", "--fix", "--unsafe-fixes")
+    expected = before.replace(".item()", ".detach()").replace(scaled, after)
+    assert (root / "a.py").read_text() == expected.replace("print(total)", "print(float(total))", 1)
+
+
+def test_a_sum_that_is_scaled_before_its_loop_is_read_behind_it(write: Write, run: Run) -> None:
+    before = (
+        "import torch\n\n\ndef train(model, loader, opt: torch.optim.Optimizer):\n    total = 0.0\n"
+        "    for epoch in range(10):\n      total *= 0.9\n"
+        f"      for x in loader:\n{STEP}        total += loss.item()\n      print(total)\n"
+    )
+    root = write({"a.py": before})
+    run("check", "--fix", "--unsafe-fixes")
+    expected = before.replace(".item()", ".detach()").replace("*= 0.9", "= float(total) * 0.9")
+    assert (root / "a.py").read_text() == expected.replace("print(total)", "print(float(total))")
+
+
+def test_what_is_counted_stays_a_whole_number(write: Write, run: Run) -> None:
+    before = (
+        "import torch\n\n\n@torch.no_grad()\ndef test(model, loader):\n    model.eval()\n    right = 0\n"
+        "    for x, y in loader:\n        right += model(x).argmax(1).eq(y).sum().item()\n    return right\n"
+    )
+    root = write({"a.py": before})
+    run("check", "--fix", "--unsafe-fixes")
+    after = before.replace(".item()", ".detach()").replace("return right", "return int(right)")
+    assert (root / "a.py").read_text() == after

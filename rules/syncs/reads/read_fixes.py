@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Edit, Fix, Place, nodes
 
-from ...syntax import bound_names, names_in
+from ...syntax import bound_names, contains, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read
 
@@ -75,19 +75,56 @@ def _summed(read: Read, kept: str, place: Place) -> Fix | None:
     ):
         return None
     reads = [load for load in loads(target.value, place) if load is not target]
-    if (
-        not _started(target.value, place)
-        or not reads
-        or any(_spelled_out(load, place) for load in reads)
-    ):
+    scaled = [
+        node
+        for node in nodes.walk(place.function.body)
+        if isinstance(node, cst.AugAssign) and _scales(node, target.value, place)
+    ]
+    if not _started(target.value, len(scaled), place) or not (reads or scaled):
         return None
-    numbers = [load for load in reads if not _made_a_number(load, place)]
+    if any(_spelled_out(load, place) for load in reads):
+        return None
     number = "int" if _is_count(read.tensor, place) else "float"
+    edits: list[tuple[cst.CSTNode, str]] = [(read.call, kept)]
+    for one in scaled:
+        sign, by = "/" if isinstance(one.operator, cst.DivideAssign) else "*", place.text(one.value)
+        by = by if isinstance(one.value, _ATOMS) or one.value.lpar else f"({by})"
+        edits.append((one, f"{target.value} = {number}({target.value}) {sign} {by}"))
+    behind = [later for one in scaled for later in _behind(one, place)]
+    for load in reads:
+        if not _made_a_number(load, place) and not any(contains(later, load) for later in behind):
+            edits.append((load, f"{number}({load.value})"))
     return place.edits(
-        [(read.call, kept), *((load, f"{number}({load.value})") for load in numbers)],
+        edits,
         safety="unsafe",
         message="Sum on the device, in the precision of its tensor, and read the sum where it is used",
     )
+
+
+_ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
+
+
+def _scales(statement: cst.AugAssign, name: str, place: Place) -> bool:
+    """Whether a statement makes a mean of a sum after its loop: `total /= len(loader)`."""
+    return (
+        isinstance(statement.target, cst.Name)
+        and statement.target.value == name
+        and isinstance(statement.operator, cst.DivideAssign | cst.MultiplyAssign)
+        and "\n" not in place.text(statement.value)
+        and not contains(place.loops[-1], statement)
+    )
+
+
+def _behind(statement: cst.AugAssign, place: Place) -> Sequence[cst.CSTNode]:
+    """What follows a statement in its block, where nothing is summed up any more."""
+    body = place.function.body
+    for block in nodes.walk(body):
+        lines = block.body if isinstance(block, cst.IndentedBlock) else ()
+        for number, line in enumerate(lines):
+            if isinstance(line, cst.SimpleStatementLine) and statement in line.body:
+                rest = lines[number + 1 :]
+                return () if any(contains(one, place.loops[-1]) for one in rest) else rest
+    return ()
 
 
 def _is_count(node: cst.BaseExpression, place: Place) -> bool:
@@ -109,9 +146,9 @@ def _spelled_out(load: cst.Name, place: Place) -> bool:
     return isinstance(shown, cst.FormattedStringExpression) and shown.equal is not None
 
 
-def _started(name: str, place: Place) -> bool:
-    """Whether a function binds a local name to numbers as they are written, and else adds to it at one
-    place."""
+def _started(name: str, scaled: int, place: Place) -> bool:
+    """Whether a function binds a local name to numbers as they are written, and else only adds to it at one
+    place, and scales it at so many."""
     body = place.function.body
     shared = (node for node in nodes.walk(body) if isinstance(node, cst.Global | cst.Nonlocal))
     if any(item.name.value == name for node in shared for item in node.names):
@@ -122,7 +159,7 @@ def _started(name: str, place: Place) -> bool:
         if any(isinstance(t.target, cst.Name) and t.target.value == name for t in node.targets)
     ]
     numbers = all(isinstance(value, cst.Float | cst.Integer) for value in begun)
-    return bool(begun) and numbers and place.assignments(name) == len(begun) + 1
+    return bool(begun) and numbers and place.assignments(name) == len(begun) + 1 + scaled
 
 
 def _assignments(body: cst.CSTNode) -> Sequence[cst.Assign]:
