@@ -278,7 +278,11 @@ def test_the_sum_of_an_epoch_is_read_where_it_is_shown(write: Write, run: Run) -
 
 @pytest.mark.parametrize(
     ("above", "below"),
-    [("", "    print(f'{total=}')\n"), ("    global total\n", "    print(total)\n")],
+    [
+        ("", "    print(f'{total=}')\n"),
+        ("", "    total /= total + 1\n    print(total)\n"),
+        ("    global total\n", "    print(total)\n"),
+    ],
 )
 def test_sums_shown_as_they_are_written_or_shared_stay(
     write: Write, run: Run, above: str, below: str

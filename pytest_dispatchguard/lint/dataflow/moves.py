@@ -9,6 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard.lint.dataflow.reader import Moves, Reader
 from pytest_dispatchguard.lint.kinds import torch_ops
+from pytest_dispatchguard.lint.syntax import nodes
 from pytest_dispatchguard.lint.syntax.spelling import dotted
 
 MOVING = frozenset({"to", "cuda"})
@@ -44,21 +45,13 @@ def moves_of(reader: Reader) -> Moves:
     return Moves(_moved_later(reader), plain)
 
 
-def left_behind(reader: Reader, target: cst.BaseExpression) -> frozenset[str]:
+def left_behind(reader: Reader, loop: cst.For) -> frozenset[str]:
     """Of the names that a loop binds together, those that stay on the CPU: others are moved to a device, and
     these never."""
-    if not reader.moves.plain or not isinstance(target, cst.Tuple | cst.List):
+    if not reader.moves.plain or not isinstance(loop.target, cst.Tuple | cst.List):
         return frozenset()
-    names = frozenset(_names_in(target))
+    names = frozenset(one.value for one in nodes.bound_by(loop) if isinstance(one, cst.Name))
     return names - reader.moves.plain if names & reader.moves.plain else frozenset()
-
-
-def _names_in(target: cst.BaseExpression) -> Iterator[str]:
-    if isinstance(target, cst.Name):
-        yield target.value
-    elif isinstance(target, cst.Tuple | cst.List):
-        for element in target.elements:
-            yield from _names_in(element.value)
 
 
 def _moved_later(reader: Reader) -> frozenset[str]:

@@ -206,7 +206,7 @@ def _for(reader: Reader, node: cst.For) -> None:
 
     def one_round() -> None:
         reader.bind(node.target, element_of(iterated), None)
-        for name in left_behind(reader, node.target):
+        for name in left_behind(reader, node):
             reader.hold(name, on_cpu(reader.lookup(name)))
         _read_suite(reader, node.body)
 

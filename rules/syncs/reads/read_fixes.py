@@ -25,11 +25,9 @@ def unread(read: Read, place: Place) -> Fix | None:
         return None
     if "\n" in place.text(read.tensor) or read.call.lpar:
         return None
-    source = place.text(read.tensor)
-    plain = isinstance(read.tensor, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
-    kept = f"{source if plain or read.tensor.lpar else f'({source})'}.detach()"
+    kept = f"{_bracketed(read.tensor, place)}.detach()"
     if isinstance(read.tensor, cst.Call) and place.last_name(read.tensor) == "detach":
-        kept = source
+        kept = place.text(read.tensor)
     stops = ends(read.call, place)
     if stops == {"tensor"} and _beside_tensors(read.call, place):
         return place.replace(
@@ -87,8 +85,8 @@ def _summed(read: Read, kept: str, place: Place) -> Fix | None:
     number = "int" if _is_count(read.tensor, place) else "float"
     edits: list[tuple[cst.CSTNode, str]] = [(read.call, kept)]
     for one in scaled:
-        sign, by = "/" if isinstance(one.operator, cst.DivideAssign) else "*", place.text(one.value)
-        by = by if isinstance(one.value, _ATOMS) or one.value.lpar else f"({by})"
+        sign = "/" if isinstance(one.operator, cst.DivideAssign) else "*"
+        by = _bracketed(one.value, place)
         edits.append((one, f"{target.value} = {number}({target.value}) {sign} {by}"))
     behind = [later for one in scaled for later in _behind(one, place)]
     for load in reads:
@@ -104,6 +102,12 @@ def _summed(read: Read, kept: str, place: Place) -> Fix | None:
 _ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
 
 
+def _bracketed(node: cst.BaseExpression, place: Place) -> str:
+    """The source of an expression as an operand, or with a method behind it."""
+    source = place.text(node)
+    return source if isinstance(node, _ATOMS) or node.lpar else f"({source})"
+
+
 def _scales(statement: cst.AugAssign, name: str, place: Place) -> bool:
     """Whether a statement makes a mean of a sum after its loop: `total /= len(loader)`."""
     return (
@@ -111,6 +115,7 @@ def _scales(statement: cst.AugAssign, name: str, place: Place) -> bool:
         and statement.target.value == name
         and isinstance(statement.operator, cst.DivideAssign | cst.MultiplyAssign)
         and "\n" not in place.text(statement.value)
+        and name not in names_in(statement.value)
         and not contains(place.loops[-1], statement)
     )
 
@@ -279,11 +284,9 @@ def _stack(names: Sequence[str], sources: Sequence[str], indent: str) -> str:
 
 def _as_scalar(node: cst.BaseExpression, place: Place) -> str:
     """The source of a tensor of one element, without dimensions."""
-    source = place.text(node)
     if place.kind(node).ndim == 0:
-        return source
-    plain = isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript) or node.lpar
-    return f"{source if plain else f'({source})'}.squeeze()"
+        return place.text(node)
+    return f"{_bracketed(node, place)}.squeeze()"
 
 
 def _number_of(read: Read, place: Place) -> str:
