@@ -149,7 +149,8 @@ def _if(reader: Reader, node: cst.If, rest: Sequence[cst.CSTNode]) -> bool:
     before_scene = reader.scene
     read_condition(reader, node.test)
     body_cold, else_cold, rest_cold = cold_branches_of(reader, node, rest)
-    seldom = cold_branches.now_and_then(text(node.test))
+    is_cold = body_cold or else_cold or rest_cold
+    seldom = is_cold and cold_branches.now_and_then(text(node.test))
     start = reader.names
     reader.names = start.copy()
     narrow(reader, node.test, True)

@@ -291,7 +291,9 @@ def _judge_function(
     chunk = Chunk(lines, outer)
     reader = read_function(chunk.function, brief, outer.name, target.tensor_types)
     hot_loops = _hot_loops(reader.events)
-    hot_loops |= _feeding_loops(reader) - _around(hot_loops, reader.events)
+    feeding = _feeding_loops(reader)
+    if feeding:
+        hot_loops |= feeding - _around(hot_loops, reader.events)
     for number, seen in enumerate(reader.events):
         rules = benched.asking(seen)
         if not rules:

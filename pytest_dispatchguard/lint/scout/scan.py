@@ -115,8 +115,8 @@ def _read_script(walk: Walk, root: Node) -> None:
     """Reads what a module does itself as a function whose loops count, once the rest of it has been read.
     Whether it is a script that trains or feeds a model can be told only when the file has been read to the
     end."""
-    first = first_loop(root)
-    if first is None or not walk.tensors_here:
+    first = first_loop(root) if walk.tensors_here else None
+    if first is None:
         return
     fact = FunctionFact(
         name=SCRIPT,
