@@ -18,6 +18,7 @@ _ODD = (
     "class A(B): pass\n\x0cif x : y\nelif z:\n    with a as b, (c): ...\nelse:\n"
     "  try:\n   p\n  finally:\n   q\n"
     "f'{a!r:>{w}}' 'b'\nmatch x:\n    case [1, *_] if y: pass\n"
+    "x = [*a , *(b), (*c,), f(*d, **e)]\n"
 )
 
 
