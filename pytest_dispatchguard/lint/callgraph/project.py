@@ -57,7 +57,10 @@ class Project:
 
 def imports_torch(facts: FileFacts) -> bool:
     """Whether a file imports torch, or something from it."""
-    return any(target == "torch" or target.startswith("torch.") for _, target in facts.imports)
+    for _, target in facts.imports:
+        if target.startswith("torch") and (len(target) == 5 or target[5] == "."):
+            return True
+    return False
 
 
 def class_of(project: Project, function_id: str) -> str:

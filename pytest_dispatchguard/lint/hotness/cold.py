@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pytest_dispatchguard.lint.callgraph.calls import writes
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import mro
@@ -88,7 +89,17 @@ def path_of(project: Project, function_id: str) -> str:
 
 def in_tests(project: Project, function_id: str) -> bool:
     """Whether the function belongs to tests, benchmarks or documentation."""
-    return TEST_PATHS.search(path_of(project, function_id)) is not None
+    return _of_tests(path_of(project, function_id))
+
+
+@lru_cache(maxsize=4096)
+def _of_tests(path: str) -> bool:
+    return TEST_PATHS.search(path) is not None
+
+
+@lru_cache(maxsize=4096)
+def _cold_path(path: str) -> bool:
+    return COLD_PATHS.search(path) is not None
 
 
 def _cold_by_default(project: Project, function_id: str) -> bool:
@@ -96,7 +107,7 @@ def _cold_by_default(project: Project, function_id: str) -> bool:
     if COLD_METHODS.fullmatch(name.rpartition(".")[2]) or in_tests(project, function_id):
         return True
     path = path_of(project, function_id)
-    if COLD_PATHS.search(path) or (SCRIPT_PATHS.search(path) and not _is_program(project, path)):
+    if _cold_path(path) or (SCRIPT_PATHS.search(path) and not _is_program(project, path)):
         return True
     facts = project.functions[function_id]
     # Overloads in front of a function do not make it cold.

@@ -133,8 +133,10 @@ _LAUNCHERS = re.compile(
 def _launches(fact: FunctionFact) -> bool:
     """Whether a method runs something compiled with whatever it is given, in every call of that."""
     owner, _, last = fact.name.rpartition(".")
+    if last != "__call__":
+        return False
     passes_on = any(re.fullmatch(r"\*\w+", name) for name in fact.params[1:2])
-    return last == "__call__" and passes_on and _LAUNCHERS.match(owner) is not None
+    return passes_on and _LAUNCHERS.match(owner) is not None
 
 
 def _is_in_library(project: Project, function_id: str) -> bool:

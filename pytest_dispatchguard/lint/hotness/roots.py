@@ -183,7 +183,9 @@ _FORWARD_OF = re.compile(r"self\._?(?:\w+_)?(?:model|network|module)(?:\.forward
 def model_calls(fact: FunctionFact) -> frozenset[tuple[str, bool]]:
     """The calls of the model that an object holds, each with whether it stands in a loop."""
     return frozenset(
-        (call.name, call.loop) for call in fact.calls if _FORWARD_OF.fullmatch(call.name)
+        (call.name, call.loop)
+        for call in fact.calls
+        if call.name.startswith("self.") and _FORWARD_OF.fullmatch(call.name)
     )
 
 
@@ -201,10 +203,10 @@ def _runs_its_model(project: Project, function_id: str, fact: FunctionFact) -> b
     for each batch."""
     return (
         class_of(project, function_id) != ""
+        and bool(_forward_loops(fact))
         and _uses_torch(project, function_id)
         and not sets_up(function_id)
         and not in_tests(project, function_id)
-        and bool(_forward_loops(fact))
         and not REWORKS_A_MODEL.search(_described(project, function_id))
     )
 
