@@ -19,7 +19,7 @@ from pytest_dispatchguard.lint.facts import SCRIPT, Brief
 from pytest_dispatchguard.lint.internal_errors import mistake
 from pytest_dispatchguard.lint.judge import packs
 from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
-from pytest_dispatchguard.lint.judge.place import Place
+from pytest_dispatchguard.lint.judge.place import Place, remember_text
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
 from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES, CALLED_MODEL, TRAINS
@@ -214,6 +214,7 @@ class Chunk:
         self.has_surrogates = has_surrogates(source)
         if self.has_surrogates:
             source = without(source)
+        self.source = source
         self.module = _parsed(source)
         self._shift = first - (2 if indented else 1)
         self._positions: dict[int, Position] | None = None
@@ -290,6 +291,7 @@ def _judge_function(
     out = Judged(asked=asked.answers)
     chunk = Chunk(lines, outer)
     reader = read_function(chunk.function, brief, outer.name, target.tensor_types)
+    remember_text(reader, chunk.function, chunk.source)
     hot_loops = _hot_loops(reader.events)
     feeding = _feeding_loops(reader)
     if feeding:

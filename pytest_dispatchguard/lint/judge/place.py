@@ -36,6 +36,15 @@ Answer = TypeVar("Answer")
 _number = itemgetter(0)
 
 
+def remember_text(reader: Reader, node: cst.CSTNode, source: str) -> None:
+    """Says how a node is written, where that is known: to write a whole function takes long."""
+    reader.memo[_text_key(node)] = (node, source.strip())
+
+
+def _text_key(node: cst.CSTNode) -> tuple[str, int]:
+    return "text", id(node)
+
+
 class Place:
     """One node shown to a rule. Questions about nodes (`kind`, `name`, `text` …) work for every
     expression of the hot function; `finding` and `replace` make the answer."""
@@ -328,7 +337,7 @@ class Place:
     def text(self, node: cst.CSTNode) -> str:
         """The source of a node."""
         # Keep the node, so that no later node gets its id.
-        return self.once(("text", id(node)), lambda: (node, text(node)))[1]
+        return self.once(_text_key(node), lambda: (node, text(node)))[1]
 
     def short(self, node: cst.CSTNode, limit: int = 48) -> str:
         """The source of a node for messages: on one line, without enclosing brackets, shortened if it is

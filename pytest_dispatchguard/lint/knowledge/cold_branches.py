@@ -117,14 +117,20 @@ _WARNS = re.compile(
 _NAME = re.compile(r"[^\W\d]\w*")
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
+_MAY_WARN = re.compile(r"\\|\d[^\W\d]")
+"""Of which Python warns while it reads them: odd escapes, and numbers that run into a word."""
+
 
 @lru_cache(maxsize=65536)
 def parse_condition(condition: str) -> ast.expr | None:
     """The condition of an `if`, over several lines perhaps; None where it is none."""
+    text = f"(\n{condition}\n)"
     try:
+        if _MAY_WARN.search(condition) is None:
+            return ast.parse(text, mode="eval").body
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(f"(\n{condition}\n)", mode="eval").body
+            return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

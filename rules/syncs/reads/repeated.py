@@ -246,7 +246,11 @@ class ReadsInARow(ReadRule):
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """The first read of a row, and the first in every other statement of it, as a note."""
-        here = next((r for r in row if contains(place.statement, r.call)), None)
+        statement = place.statement
+        here = place.once(
+            ("first of a row", id(row), id(statement)),
+            lambda: next((r for r in row if contains(statement, r.call)), None),
+        )
         if here is None or here.call is not read.call:
             return None
         if read.call is not row[0].call:
