@@ -44,6 +44,11 @@ def same_value(
     return not _may_differ(first, between or [scene.statement], bool(between), place)
 
 
+def changes(node: cst.BaseExpression, around: cst.CSTNode, place: Place) -> bool:
+    """Whether working out what is around an expression may change what that is made of, before its turn."""
+    return bool(names_in(node) & bound_names([around])) or _may_differ(node, [around], True, place)
+
+
 _MODES = frozenset(
     "__enter__ __exit__ enter_context set_autocast_dtype set_autocast_enabled set_default_device "
     "set_default_dtype set_grad_enabled".split()

@@ -6,12 +6,14 @@ from functools import partial
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, Scene, nodes
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene, nodes
 
-from ..same_value import same_value
+from ..fresh_names import fresh_name
+from ..same_value import changes, same_value
 from ..source_text import repeats_a_call
 from ..syncs.host_code import works_on_host
 from ..syncs.waits import READS
+from ..syntax import assigned_once, contains
 from .data import COMPUTES
 from .uses import is_kept, is_written_to
 
@@ -52,12 +54,14 @@ class SameComputationTwice(Rule):
 
     ## Fix safety
 
-    No fix: the result needs a name, and nobody may modify it in place.
+    Unsafe: the first result gets a name, or has one, and is used again; nobody may modify it in place. None
+    is offered where somebody may.
     """
 
     code = "DG521"
     name = "same-computation-twice"
     also_compiled = False
+    fixes = "unsafe"
     origin = "stable-diffusion-webui-forge#79adfa89"
     looks_for = Call(*_COMPUTES, place="torch").where(partial(repeats_a_call, names=_COMPUTES))
 
@@ -67,9 +71,10 @@ class SameComputationTwice(Rule):
             return None
         if _is_told_elsewhere(node, place):
             return None
-        first = _made_before(node, place)
-        if first is None or _is_part_of_one(node, place):
+        before = _made_before(node, place)
+        if before is None or _is_part_of_one(node, place):
             return None
+        first, scene = before
         open_to_all = any(
             is_kept(one, place) or _is_handed_out(one, place) for one in (first, node)
         )
@@ -78,7 +83,49 @@ class SameComputationTwice(Rule):
             f"`{place.short(node)}` was computed before, and launches its kernels once more; keep the first "
             "result in a name",
             certainty="note" if open_to_all else "sure",
+            fix=None if open_to_all else _used_again(first, scene, node, place),
         )
+
+
+def _used_again(first: cst.Call, scene: Scene, second: cst.Call, place: Place) -> Fix | None:
+    """The first result in place of the second call: by the name that it has, or by one that it gets before
+    its statement."""
+    if second.lpar or first.lpar:
+        return None
+    named = assigned_once(first, place)
+    if named is not None:
+        return place.replace(
+            second, named.value, safety="unsafe", message=f"Use `{named.value}` again"
+        )
+    statement, source = scene.statement, place.text(first)
+    around = _worked_out(statement)
+    if around is None or not any(one is statement for one in scene.block):
+        return None
+    if not contains(around, first):  # but a later condition of a chain
+        return None
+    if changes(first, around, place) or any(isinstance(o, cst.BaseComp) for o in scene.loops):
+        return None
+    alike = place.once(("calls by text", id(place.function)), lambda: _by_text(place))
+    repeated = [text for text, (calls, _) in alike.items() if len(calls) > 1]
+    name = fresh_name(source, place, among=repeated)
+    if not name:
+        return None
+    return place.edits(
+        [(first, name), (second, name)],
+        safety="unsafe",
+        message=f"Keep the result as `{name}`",
+        more=[place.before(statement, f"{name} = {source}\n{place.indent(statement)}")],
+    )
+
+
+def _worked_out(statement: cst.CSTNode) -> cst.CSTNode | None:
+    """What a statement works out, before which a line may be put; None where that is something else."""
+    if isinstance(statement, cst.If):
+        return statement.test
+    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+        return None
+    small = statement.body[0]
+    return small.value if isinstance(small, cst.Assign | cst.AugAssign) else small
 
 
 def _is_told_elsewhere(node: cst.Call, place: Place) -> bool:
@@ -89,8 +136,8 @@ def _is_told_elsewhere(node: cst.Call, place: Place) -> bool:
     return bool(place.loops) and place.invariant(node, place.loops[-1])
 
 
-def _made_before(node: cst.Call, place: Place) -> cst.Call | None:
-    """The same call, made before on every path to this one."""
+def _made_before(node: cst.Call, place: Place) -> tuple[cst.Call, Scene] | None:
+    """The same call, made before on every path to this one, and where."""
     alike = place.once(("calls by text", id(place.function)), lambda: _by_text(place))
     calls, at = alike.get(place.text(node), ([], {}))
     here = at.get(id(node), 0)
@@ -100,7 +147,7 @@ def _made_before(node: cst.Call, place: Place) -> cst.Call | None:
             and same_value(first, scene, node, place.scene, place)
             and not any(_is_modified(one, place) for one in (first, node))
         ):
-            return first
+            return first, scene
     return None
 
 

@@ -9,6 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Edit, Fix, Place, nodes
 
+from ...fresh_names import fresh_name
 from ...syntax import bound_names, contains, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read
@@ -235,8 +236,9 @@ def read_ahead(row: Sequence[Read], place: Place) -> Fix | None:
     for read in row:
         line, name = _reading(read, place) or (None, "")
         if line is None:
-            name = _number_of(read, place)
-            if not name or place.assignments(name) or place.is_taken(name):
+            source = place.text(read.tensor)
+            name = fresh_name(source, place, ending="value", but=_NO_NAMES)
+            if not name:
                 return None
             pairs.append((read.call, name))
         elif line is first:
@@ -289,18 +291,8 @@ def _as_scalar(node: cst.BaseExpression, place: Place) -> str:
     return f"{_bracketed(node, place)}.squeeze()"
 
 
-def _number_of(read: Read, place: Place) -> str:
-    """A name for what a tensor holds, from the words that it is written with."""
-    words = re.findall(
-        r"[A-Za-z_]\w*", re.sub(r"([\"']).*?\1", lambda m: m[0][1:-1], place.text(read.tensor))
-    )
-    words = [w for w in words if w not in _NO_NAMES]
-    return f"{'_'.join(words[:3])}_value" if words else ""
-
-
 _NO_NAMES = frozenset(
-    "self torch data detach item float long int bool half double cpu mean sum abs max min reshape view "
-    "squeeze".split()
+    "data detach item float long int bool half double cpu mean sum abs max min reshape view squeeze".split()
 )
 """Words that say little of a value."""
 
@@ -330,14 +322,10 @@ def read_before(read: Read, place: Place) -> Fix | None:
             return None
         if not isinstance(first, cst.Assign | cst.Return | cst.Expr):
             return None
-    words = [
-        w
-        for w in re.findall(r"[A-Za-z_]\w*", place.text(read.tensor))
-        if w not in ("self", "torch")
-    ]
-    name = "_".join([*words[:2], _READ_AS.get(read.how, "number")])
+    ending = _READ_AS.get(read.how, "number")
+    name = fresh_name(place.text(read.tensor), place, ending=ending, most=2)
     source = place.text(read.call)
-    if place.assignments(name) or place.is_taken(name) or "\n" in source:
+    if not name or "\n" in source:
         return None
     more = place.before(outer, f"{name} = {source}\n{place.indent(outer)}")
     return place.edits(

@@ -8,13 +8,13 @@ from itertools import takewhile
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, weaker
+from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule, weaker
 
 from ...syntax import bound_names, names_in
 from ..data_flow import MERGING, around, reduced
 from ..host_code import works_on_host
 from ..waits import as_sure_as_its_mask, device_input, mask_of, waits_inside
-from .mask_fixes import summed_up
+from .mask_fixes import by_indices, summed_up
 from .masks import in_mask_write, same_in_every_round, selections_by, selects_by
 
 _RIGHT = re.compile(r"valid|finite|(?:^|_)(?:ok|good|sane)(?:_|$)")
@@ -59,7 +59,9 @@ class MaskRead(Rule):
     ## Fix safety
 
     Unsafe: a sum or mean of the selection is taken over all elements with zeros outside of the mask, which
-    adds up in another order. None is offered for other uses: only the author knows what the selection is for.
+    adds up in another order; for several selections by one mask its indices are found once, which takes a
+    boolean mask that has a dimension. None is offered for other uses: only the author knows what the
+    selection is for.
     """
 
     code = "DG422"
@@ -96,12 +98,14 @@ class MaskRead(Rule):
             ]
             if alike and not _changed_between(mask, [*alike, place.statement], place):
                 return self._once_more(node, mask, alike, place)
-            repeated = self._counted_again(node, mask, place)
+            repeated, fix = self._counted_again(node, mask, place)
             if repeated:
+                scripted = _is_scripted(place)
                 return place.finding(
                     node,
                     f"`{place.short(node)}` {repeated}.",
-                    certainty="note" if _is_scripted(place) else "sure",
+                    certainty="note" if scripted else "sure",
+                    fix=None if scripted else fix,
                 )
         shown = place.short(mask) if mask is not None else "mask"
         message = (
@@ -145,8 +149,11 @@ class MaskRead(Rule):
             certainty="note",
         )
 
-    def _counted_again(self, node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:
-        """What is said of a mask that is counted more than once; empty where it is not."""
+    def _counted_again(
+        self, node: cst.Subscript, mask: cst.BaseExpression, place: Place
+    ) -> tuple[str, Fix | None]:
+        """What is said of a mask that is counted more than once, and what can be done; empty where it is
+        not."""
         name = "rows" if len(node.slice) == 1 else "(rows,)"
         rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
         select = f"({rows}) and select by that: `{_by_rows(node, mask, place)}`"
@@ -156,28 +163,28 @@ class MaskRead(Rule):
         if len(node.slice) == 1 and place.kind(node.value).ndim is None:
             select += " (flattened first, where it may have no dimension)"
         alike = [
-            s.statement
+            (o, s)
             for o, s in selections_by(mask, place)
             if s.block == place.block and selects_by(o, mask, place)
         ]
-        if len(alike) > 1 and not _changed_between(mask, alike, place):
+        if len(alike) > 1 and not _changed_between(mask, [s.statement for _, s in alike], place):
             changes = bool(place.loops) and not place.invariant(mask, place.loops[-1])
             once = "once per iteration" if changes else "once"
             more = "one more selection" if len(alike) == 2 else f"{len(alike) - 1} more selections"
             return (
                 f"and {more} use the same mask; for each, the host waits for the "
                 f"device to count its elements. Find its indices {once} {select}"
-            )
+            ), by_indices(mask, alike, place)
         if place.loops and same_in_every_round(mask, place.loops[-1], place):
             return (
                 "counts the same mask in every iteration, and the host waits for the device each "
                 f"time. Find its indices once before the loop {select}"
-            )
+            ), None
         buffer = _fixed_buffer(mask, place)
         return buffer and (
             f"counts the buffer `{buffer}` on every call, and the host waits for the device. Find "
             "its indices once, where it is created, and select by those"
-        )
+        ), None
 
 
 def _bracketed(mask: cst.BaseExpression, place: Place) -> str:

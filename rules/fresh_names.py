@@ -1,0 +1,56 @@
+"""Names for values that fixes keep, from the words that they are written with."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Collection, Iterable
+from itertools import chain, islice, takewhile
+
+from pytest_dispatchguard import Place
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_STRING = re.compile(r"([\"'])(.*?)\1")
+_SIGN = re.compile(r"(^|[-(\[{,=:*/%+<>&|^])\s*([-~])\s*(?=[A-Za-z_(])")
+_SIGNS = {"-": " neg ", "~": " not "}
+_SAY_NOTHING = frozenset({"self", "cls", "torch", "F", "nn", "functional", "True", "False", "None"})
+_LONGEST = 32
+
+
+def fresh_name(
+    source: str,
+    place: Place,
+    *,
+    ending: str = "",
+    most: int = 3,
+    but: Collection[str] = (),
+    among: Iterable[str] = (),
+) -> str:
+    """A name after the first words of a source, with an ending, that neither the function nor the file has;
+    empty where there is none. `but` are words that say nothing there, `among` the sources, this one among
+    them, that get names in the same way: each gets another."""
+    name = _words(source, ending, most, but)
+    if not name:
+        return ""
+    before = takewhile(lambda one: one != source, among)
+    rank = sum(_words(one, ending, most, but) == name for one in before)
+    free = (
+        one
+        for one in chain([name], (f"{name}_{number}" for number in range(2, _MOST)))
+        if not (place.assignments(one) or place.is_taken(one))
+    )
+    return next(islice(free, rank, None), "")
+
+
+_MOST = 10
+"""Names that differ by their numbers."""
+
+
+def _words(source: str, ending: str, most: int, but: Collection[str]) -> str:
+    text = _SIGN.sub(lambda found: found[1] + _SIGNS[found[2]], _STRING.sub(r"\2", source))
+    words = [word.strip("_") for word in _WORD.findall(text) if word not in _SAY_NOTHING]
+    words = [word for word in words if word and word not in but][:most]
+    if not words:
+        return ""
+    name = "_".join([*words, ending] if ending else words)
+    return name if len(name) <= _LONGEST and not keyword.iskeyword(name) else ""
