@@ -11,6 +11,7 @@ from pytest_dispatchguard import Place
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _STRING = re.compile(r"([\"'])(.*?)\1")
+_KEYWORD = re.compile(r"\b\w+\s*=(?!=)[^,()]*")
 _SIGN = re.compile(r"(^|[-(\[{,=:*/%+<>&|^])\s*([-~])\s*(?=[A-Za-z_(])")
 _SIGNS = {"-": " neg ", "~": " not "}
 _SAY_NOTHING = frozenset({"self", "cls", "torch", "F", "nn", "functional", "True", "False", "None"})
@@ -47,7 +48,8 @@ _MOST = 10
 
 
 def _words(source: str, ending: str, most: int, but: Collection[str]) -> str:
-    text = _SIGN.sub(lambda found: found[1] + _SIGNS[found[2]], _STRING.sub(r"\2", source))
+    text = _KEYWORD.sub("", _STRING.sub(r"\2", source))
+    text = _SIGN.sub(lambda found: found[1] + _SIGNS[found[2]], text)
     words = [word.strip("_") for word in _WORD.findall(text) if word not in _SAY_NOTHING]
     words = [word for word in words if word and word not in but][:most]
     if not words:

@@ -211,3 +211,46 @@ def test_the_result_is_the_same(tmp_path: Path, case: str) -> None:
         one, other = (f(*(tensor.clone() for tensor in given), *more) for f in functions)
         pairs = zip(one, other, strict=True) if isinstance(one, tuple) else [(one, other)]
         assert all(torch.equal(a, b) for a, b in pairs)
+
+
+_SUMMED = """def f(model: torch.nn.Module, train: list[torch.Tensor], valid: list[torch.Tensor]):
+    total, rounds = 0.0, 0
+    for x in train:
+        loss = model(x).mean()
+        loss.backward()
+        total += {loss} * x.size(0)
+        rounds += 1
+    print({total} / rounds)
+    total = 0.0
+    for x in valid:
+        with torch.no_grad():
+            loss = model(x).mean()
+        total += {valid}
+    total {scaled}
+    return total
+"""
+
+
+def test_each_sum_of_one_name_is_kept_by_itself(tmp_path: Path) -> None:
+    reads = dict.fromkeys(("loss", "valid"), "loss.item()")
+    sums = dict.fromkeys(("loss", "valid"), "loss.detach()")
+    before = _SUMMED.format(**reads, total="total", scaled="/= len(valid)")
+    after = _SUMMED.format(**sums, total="float(total)", scaled="= float(total) / len(valid)")
+    assert fixed(tmp_path, "DG411", before) == after
+
+
+def test_a_sum_that_begins_anew_on_another_way_is_read_on_both(tmp_path: Path) -> None:
+    body = """def f(model: torch.nn.Module, train: list[torch.Tensor], again: bool):
+    total = 0.0
+    for x in train:
+        loss = model(x).mean()
+        loss.backward()
+        total += {loss}
+    if again:
+        total = 0.0
+        print(total)
+    return {total}
+"""
+    before = body.format(loss="loss.item()", total="total")
+    after = body.format(loss="loss.detach()", total="float(total)")
+    assert fixed(tmp_path, "DG411", before) == after

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
 from pytest_dispatchguard import Edit, Fix, Place, nodes
 
 from ...fresh_names import fresh_name
-from ...syntax import bound_names, contains, names_in
+from ...syntax import bound_names, contains, is_word, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read
 
@@ -63,27 +63,30 @@ def _beside_tensors(node: cst.BaseExpression, place: Place, depth: int = 3) -> b
 def _summed(read: Read, kept: str, place: Place) -> Fix | None:
     """The same of `total += x.item()` in a loop in whose rounds nothing else looks at `total`, but for
     branches taken now and then."""
-    statement = place.parent(read.call)
-    if not isinstance(statement, cst.AugAssign) or statement.value is not read.call:
+    statement = _added_by(read.call, place)
+    if statement is None or not any(isinstance(loop, cst.For | cst.While) for loop in place.loops):
         return None
     target = statement.target
-    if (
-        not isinstance(statement.operator, cst.AddAssign)
-        or not isinstance(target, cst.Name)
-        or not any(isinstance(loop, cst.For | cst.While) for loop in place.loops)
-    ):
+    if not isinstance(target, cst.Name):
         return None
-    reads = [load for load in loads(target.value, place) if load is not target]
+    begun = list(_begun(target.value, place.function.body))
     scaled = [
         node
         for node in nodes.walk(place.function.body)
         if isinstance(node, cst.AugAssign) and _scales(node, target.value, place)
     ]
-    if not _started(target.value, len(scaled), place) or not (reads or scaled):
+    if not _only_adds(target.value, [value for _, value in begun], len(scaled), place):
         return None
-    if any(_spelled_out(load, place) for load in reads):
+    # What follows where the name begins anew, for another loop, is none of this sum.
+    rests = [_rest(start, place) for start, _ in begun]
+    others = [line for rest in rests if not _holds(rest, read.call) for line in rest]
+    scaled = [node for node in scaled if not _holds(others, node)]
+    reads = [load for load in loads(target.value, place) if not _holds(others, load)]
+    reads = [load for load in reads if load is not target]
+    if not (reads or scaled) or any(_spelled_out(load, place) for load in reads):
         return None
-    number = "int" if _is_count(read.tensor, place) else "float"
+    counts = statement.value is read.call and _is_count(read.tensor, place)
+    number = "int" if counts else "float"
     edits: list[tuple[cst.CSTNode, str]] = [(read.call, kept)]
     for one in scaled:
         sign = "/" if isinstance(one.operator, cst.DivideAssign) else "*"
@@ -91,13 +94,33 @@ def _summed(read: Read, kept: str, place: Place) -> Fix | None:
         edits.append((one, f"{target.value} = {number}({target.value}) {sign} {by}"))
     behind = [later for one in scaled for later in _behind(one, place)]
     for load in reads:
-        if not _made_a_number(load, place) and not any(contains(later, load) for later in behind):
+        if not _made_a_number(load, place) and not _holds(behind, load):
             edits.append((load, f"{number}({load.value})"))
     return place.edits(
         edits,
         safety="unsafe",
         message="Sum on the device, in the precision of its tensor, and read the sum where it is used",
     )
+
+
+def _added_by(node: cst.BaseExpression, place: Place) -> cst.AugAssign | None:
+    """The statement `total += x.item()`, or `total += x.item() * n`, of what it reads."""
+    parent = place.parent(node)
+    while isinstance(parent, cst.BinaryOperation):
+        times = isinstance(parent.operator, cst.Multiply)
+        over = isinstance(parent.operator, cst.Divide) and parent.left is node
+        other = parent.right if parent.left is node else parent.left
+        if not (times or over) or not _is_number(other, place):
+            return None
+        node, parent = parent, place.parent(parent)
+    adds = isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign)
+    return parent if isinstance(parent, cst.AugAssign) and adds and parent.value is node else None
+
+
+def _is_number(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a number of Python, as far as anybody knows."""
+    what = place.kind(node).what
+    return what == "scalar" or (what == "unknown" and isinstance(node, cst.Name | cst.Attribute))
 
 
 _ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
@@ -123,14 +146,22 @@ def _scales(statement: cst.AugAssign, name: str, place: Place) -> bool:
 
 def _behind(statement: cst.AugAssign, place: Place) -> Sequence[cst.CSTNode]:
     """What follows a statement in its block, where nothing is summed up any more."""
-    body = place.function.body
-    for block in nodes.walk(body):
+    rest = _rest(statement, place)
+    return () if _holds(rest, place.loops[-1]) else rest
+
+
+def _rest(statement: cst.BaseSmallStatement, place: Place) -> Sequence[cst.CSTNode]:
+    """The lines that follow a statement in its block."""
+    for block in nodes.walk(place.function.body):
         lines = block.body if isinstance(block, cst.IndentedBlock) else ()
         for number, line in enumerate(lines):
             if isinstance(line, cst.SimpleStatementLine) and statement in line.body:
-                rest = lines[number + 1 :]
-                return () if any(contains(one, place.loops[-1]) for one in rest) else rest
+                return lines[number + 1 :]
     return ()
+
+
+def _holds(lines: Sequence[cst.CSTNode], node: cst.CSTNode) -> bool:
+    return any(contains(line, node) for line in lines)
 
 
 def _is_count(node: cst.BaseExpression, place: Place) -> bool:
@@ -152,24 +183,44 @@ def _spelled_out(load: cst.Name, place: Place) -> bool:
     return isinstance(shown, cst.FormattedStringExpression) and shown.equal is not None
 
 
-def _started(name: str, scaled: int, place: Place) -> bool:
-    """Whether a function binds a local name to numbers as they are written, and else only adds to it at one
-    place, and scales it at so many."""
+def _only_adds(name: str, begun: Sequence[cst.BaseExpression], scaled: int, place: Place) -> bool:
+    """Whether a local name begins as numbers, and the function else only adds to it, and scales it at so many
+    places."""
     body = place.function.body
     shared = (node for node in nodes.walk(body) if isinstance(node, cst.Global | cst.Nonlocal))
     if any(item.name.value == name for node in shared for item in node.names):
         return False
-    begun = [
-        node.value
-        for node in _assignments(body)
-        if any(isinstance(t.target, cst.Name) and t.target.value == name for t in node.targets)
-    ]
-    numbers = all(isinstance(value, cst.Float | cst.Integer) for value in begun)
-    return bool(begun) and numbers and place.assignments(name) == len(begun) + 1 + scaled
+    added = sum(
+        isinstance(node, cst.AugAssign)
+        and isinstance(node.operator, cst.AddAssign)
+        and is_word(node.target, name)
+        for node in nodes.walk(body)
+    )
+    numbers = all(_is_begun(value, name, place) for value in begun)
+    return bool(begun) and numbers and place.assignments(name) == len(begun) + added + scaled
 
 
-def _assignments(body: cst.CSTNode) -> Sequence[cst.Assign]:
-    return [node for node in nodes.walk(body) if isinstance(node, cst.Assign)]
+def _begun(name: str, body: cst.CSTNode) -> Iterator[tuple[cst.Assign, cst.BaseExpression]]:
+    """The assignments to a name, and what they give it: of `a, b = 0, 1`, its own."""
+    for node in nodes.walk(body):
+        for target in node.targets if isinstance(node, cst.Assign) else ():
+            to, value = target.target, node.value
+            if is_word(to, name):
+                yield node, value
+            elif isinstance(to, cst.Tuple) and isinstance(value, cst.Tuple):
+                for one, own in zip(to.elements, value.elements, strict=False):
+                    if is_word(one.value, name):
+                        yield node, own.value
+
+
+def _is_begun(value: cst.BaseExpression, name: str, place: Place) -> bool:
+    """Whether a sum begins with a value: a number as it is written, or a mean that it has become."""
+    if isinstance(value, cst.BinaryOperation):
+        value = value.left
+    if isinstance(value, cst.Call):
+        made = place.name(value) in ("float", "int") and len(value.args) == 1
+        return made and is_word(value.args[0].value, name)
+    return isinstance(value, cst.Float | cst.Integer)
 
 
 def _made_a_number(load: cst.Name, place: Place) -> bool:
