@@ -213,6 +213,87 @@ def test_the_result_is_the_same(tmp_path: Path, case: str) -> None:
         assert all(torch.equal(a, b) for a, b in pairs)
 
 
+ROUNDS = {
+    "a name that it has": (
+        (
+            "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    out = []\n    for x in xs:\n"
+            "        scale = w.exp()\n        out.append(x * scale)\n    return out\n"
+        ),
+        (
+            "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    out = []\n    scale = w.exp()\n"
+            "    for x in xs:\n        out.append(x * scale)\n    return out\n"
+        ),
+    ),
+    "a comment behind it": (
+        (
+            "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    out = []\n    for x in xs:\n"
+            "        scale = w.exp()  # why\n        out.append(x * scale)\n    return out\n"
+        ),
+        (
+            "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    out = []\n    w_exp = w.exp()\n"
+            "    for x in xs:\n        scale = w_exp  # why\n        out.append(x * scale)\n    return out\n"
+        ),
+    ),
+    "twice in a loop": (
+        (
+            "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    out = []\n    for x in xs:\n"
+            "        out.append(x * w.exp() + (1 - w.exp()))\n    return out\n"
+        ),
+        (
+            "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    out = []\n    w_exp = w.exp()\n"
+            "    for x in xs:\n        out.append(x * w_exp + (1 - w_exp))\n    return out\n"
+        ),
+    ),
+    "a list": (
+        "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    return [x * w.exp() for x in xs]\n",
+        (
+            "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    w_exp = w.exp()\n"
+            "    return [x * w_exp for x in xs]\n"
+        ),
+    ),
+    "of the loop around it": (
+        (
+            "def f(xs: list[torch.Tensor], ws: list[torch.Tensor]):\n    out = []\n    for w in ws:\n"
+            "        out.append([x * w.exp() for x in xs])\n    return out\n"
+        ),
+        (
+            "def f(xs: list[torch.Tensor], ws: list[torch.Tensor]):\n    out = []\n    for w in ws:\n"
+            "        w_exp = w.exp()\n        out.append([x * w_exp for x in xs])\n    return out\n"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROUNDS)
+def test_what_each_round_computes_is_computed_before_them(tmp_path: Path, case: str) -> None:
+    before, after = ROUNDS[case]
+    assert fixed(tmp_path, "DG517", before) == after
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            (
+                "def f(xs: list[torch.Tensor], w: torch.Tensor):\n    out = []\n    for x in xs:\n"
+                "        with torch.no_grad():\n            scale = w.exp()\n"
+                "        out.append(x * scale)\n    return out\n"
+            ),
+            id="in a context of the loop",
+        ),
+        pytest.param(
+            (
+                "def f(xs: list[torch.Tensor], ws: list[torch.Tensor]):\n"
+                "    return [[x * w.exp() for x in xs] for w in ws]\n"
+            ),
+            id="of another list around it",
+        ),
+    ],
+)
+def test_what_a_round_computes_is_left_there(tmp_path: Path, body: str) -> None:
+    assert fixed(tmp_path, "DG517", body) == body
+
+
 _SUMMED = """def f(model: torch.nn.Module, train: list[torch.Tensor], valid: list[torch.Tensor]):
     total, rounds = 0.0, 0
     for x in train:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
+from ...fresh_names import fresh_name
 from ...syncs.host_code import works_on_host
-from ...syntax import contains
+from ...syntax import assigned_once, contains, names_in, target_names
 from ..data import COMPUTES, LEARNS
 from ..devices import move_target
 from ..uses import given_to_writers, is_written_to
@@ -61,12 +62,14 @@ class SameInEveryRound(Rule):
 
     ## Fix safety
 
-    No fix: before the loop, it also runs where the loop has nothing to do.
+    Unsafe: before the loop, it also runs where the loop has nothing to do, and all iterations share one
+    tensor. None is offered inside of a `with` in the loop.
     """
 
     code = "DG517"
     name = "same-in-every-iteration"
     also_compiled = False
+    fixes = "unsafe"
     origin = "MONAI#f98f0fda"
     looks_for = Call(*COMPUTES, *_RESHAPES, *_MOVES, place="loop")
 
@@ -95,7 +98,56 @@ class SameInEveryRound(Rule):
             node,
             f"`{place.short(node)}` does not change inside the loop, but is recomputed in every iteration; "
             "compute it once, before the loop",
+            fix=_before_the_loop(node, loop, place),
         )
+
+
+def _before_the_loop(node: cst.Call, loop: cst.CSTNode, place: Place) -> Fix | None:
+    """A line before the loop, under the name that the result has in it, or under one of its own."""
+    around: cst.CSTNode = loop
+    if isinstance(loop, cst.BaseComp):
+        around = place.statement
+        within = (one for one in place.loops if isinstance(one, cst.BaseComp))
+        taken = frozenset().union(*map(target_names, within))
+        if not isinstance(around, cst.SimpleStatementLine) or taken & names_in(node):
+            return None
+    elif not isinstance(loop, cst.For | cst.While):
+        return None
+    if node.lpar or any(contains(loop, one) for one in place.withs):
+        return None
+    source = place.text(node)
+    named, line = assigned_once(node, place), place.statement
+    if named is not None and around is loop and not _is_commented(line):
+        gone = place.without(line) if any(one is line for one in _lines(loop)) else None
+        if gone is None:
+            return None
+        name, pairs, more = named.value, [], [gone]
+    else:
+        calls = [one for one, scene in place.calls(place.last_name(node)) if loop in scene.loops]
+        alike = [one for one in calls if place.same(one, node) and not one.lpar]
+        texts = dict.fromkeys(place.text(one) for one, scene in place.calls() if scene.loops)
+        name, more = fresh_name(source, place, among=texts), []
+        pairs = [(one, name) for one in alike]
+    if not name:
+        return None
+    before = place.before(around, f"{name} = {source}\n{place.indent(around)}")
+    return place.edits(
+        pairs,
+        safety="unsafe",
+        message="Compute it once, before the loop; all iterations share the tensor",
+        more=[before, *more],
+    )
+
+
+def _is_commented(line: cst.CSTNode) -> bool:
+    """Whether a comment stands behind a statement, which would stay behind."""
+    return isinstance(line, cst.SimpleStatementLine) and bool(line.trailing_whitespace.comment)
+
+
+def _lines(loop: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """The statements of a loop's own block."""
+    body = loop.body if isinstance(loop, cst.For | cst.While) else None
+    return body.body if isinstance(body, cst.IndentedBlock) else ()
 
 
 def _is_short(loop: cst.CSTNode, place: Place) -> bool:
