@@ -39,9 +39,11 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     [
         (("--overhead-budget", "tests/test_x.py"), 2),
         (("--overhead-budget", "tests", "--of-tests=1"), 2),  # whose conftest file is read first
-        (("--overhead-budget", "tests/test_x.py::test_y"), 1),
+        pytest.param(
+            ("--overhead-budget", "tests/test_x.py::test_y"), 1, marks=pytest.mark.thorough
+        ),
         (("--overhead-budget=tests/test_x.py", "test_top.py"), 3),
-        (("-q", "--overhead-budget", "./check"), 2),
+        pytest.param(("-q", "--overhead-budget", "./check"), 2, marks=pytest.mark.thorough),
         (("--overhead-budget", "check", "tests"), 2),  # the mode, and one folder
         pytest.param(("--overhead-budget", "-k", "test_y"), 2, marks=pytest.mark.thorough),
         pytest.param(("--overhead-budget", "check/"), 2, marks=pytest.mark.thorough),
