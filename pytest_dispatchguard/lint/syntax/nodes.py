@@ -107,6 +107,11 @@ def bound_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         yield from _parts(node.target)  # type: ignore[attr-defined]  # all of these have one
     elif kind is cst.AsName:
         yield from _parts(node.name)  # type: ignore[attr-defined]  # as above
+    elif isinstance(node, cst.MatchAs | cst.MatchStar):
+        if node.name is not None:
+            yield node.name
+    elif isinstance(node, cst.MatchMapping) and node.rest is not None:
+        yield node.rest
 
 
 _CHANGING = frozenset("append extend pop update add insert clear remove step".split())

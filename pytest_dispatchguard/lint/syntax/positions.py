@@ -4,6 +4,7 @@ less time."""
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
@@ -27,7 +28,7 @@ def positions(module: cst.Module) -> dict[int, Position]:
     whole tree once more for nobody, and makes objects of every line and column on the way.
     """
     state = _Recorder(module.default_indent, module.default_newline)
-    with _quick_codegen():
+    with _ONE_AT_A_TIME, _quick_codegen():
         module._codegen(state)
     return state.found
 
@@ -51,6 +52,7 @@ def _quick_codegen() -> Iterator[None]:
             del kind._codegen
 
 
+_ONE_AT_A_TIME = threading.Lock()
 _generated = cst.CSTNode._codegen
 _with_parentheses = _BaseParenthesizedNode._parenthesize
 
