@@ -11,10 +11,11 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, Scene, nodes
 
+from .allocations.aliases import others_of
 from .allocations.data import LEARNS
 from .allocations.uses import given_to_writers
 from .syncs.waits import RANDOM, REDUCING
-from .syntax import bound_names, contains, names_in, target_names
+from .syntax import bound_names, contains, names_in
 
 
 def same_value(
@@ -42,6 +43,14 @@ def same_value(
     if names & bound_names(between):
         return False
     return not _may_differ(first, between or [scene.statement], bool(between), place)
+
+
+def stays(node: cst.BaseExpression, parts: Sequence[cst.CSTNode], place: Place) -> bool:
+    """Whether an expression surely gives the same before and after some statements."""
+    names = names_in(node)
+    if parts and place.self_name in names:
+        return False
+    return not names & bound_names(parts) and not _may_differ(node, parts, True, place)
 
 
 def changes(node: cst.BaseExpression, around: cst.CSTNode, place: Place) -> bool:
@@ -74,7 +83,7 @@ def _may_differ(
     if any(names & one.filled for one in done):
         return True
     written = frozenset().union(*(one.written for one in done))
-    if written and written & _others_of(names, place):
+    if written and written & others_of(names, place):
         return True
     handed = frozenset().union(*(one.handed for one in done))
     return bool(handed & names) and bool(handed & _opened(node, place))
@@ -97,7 +106,7 @@ def _does(part: cst.CSTNode, place: Place) -> _Done:
     walked = list(nodes.walk(part))
     calls = [one for one in walked if isinstance(one, cst.Call)]
     written = [one for node in walked for one in nodes.written_by(node)]
-    others = [call for call in calls if not place.name(call).startswith("torch.")]
+    others = [call for call in calls if not _only_looks(place.name(call))]
     return _Done(
         frozenset(map(place.last_name, calls)),
         frozenset(one.value for one in written if isinstance(one, cst.Name)),
@@ -106,9 +115,32 @@ def _does(part: cst.CSTNode, place: Place) -> _Done:
     )
 
 
+def _only_looks(name: str) -> bool:
+    """Whether a function leaves as it is what it is given, whatever that is."""
+    return name.startswith(("torch.", "math.")) or name in _LOOKING
+
+
+_LOOKING = frozenset(
+    "abs bool enumerate float getattr hasattr id int isinstance len list max min print range repr reversed "
+    "round sorted str sum tuple type typing.cast zip".split()
+)
+
+
 def _given(call: cst.Call) -> frozenset[str]:
-    """The names that a call is given."""
-    return frozenset().union(*(names_in(argument.value) for argument in call.args))
+    """The names that a call is given, and that of the object whose method it is."""
+    given = frozenset().union(*(names_in(argument.value) for argument in call.args))
+    method = call.func
+    if isinstance(method, cst.Attribute) and method.attr.value not in _LOOKS:
+        owner = method.value
+        given |= {owner.value} if isinstance(owner, cst.Name) else frozenset()
+    return given
+
+
+_LOOKS = frozenset(
+    "copy count cpu dim endswith float format get index int items join keys len max mean min ndimension "
+    "nelement numel shape size startswith sum to type values".split()
+)
+"""Methods that change nothing of their object, whatever that is."""
 
 
 def _has_lines(parts: Sequence[cst.CSTNode]) -> bool:
@@ -134,48 +166,13 @@ def _opened(node: cst.BaseExpression, place: Place) -> frozenset[str]:
         if isinstance(part, cst.Call) and place.last_name(part) in _OF_LISTS:
             found |= names_in(part)
         elif (
-            isinstance(part, cst.Attribute)
+            isinstance(part, cst.Attribute | cst.Subscript)
             and isinstance(part.value, cst.Name)
             and not place.kind(part.value).is_tensor
             and not place.name(part).startswith("torch.")
         ):
             found.add(part.value.value)
     return frozenset(found) - {"torch"}
-
-
-def _others_of(names: frozenset[str], place: Place) -> frozenset[str]:
-    """The names that may hold the same tensors as others do, or a part or view of them: all that the function
-    makes of these."""
-    return place.once(("others of", id(place.function), names), partial(_closure, names, place))
-
-
-def _closure(names: frozenset[str], place: Place) -> frozenset[str]:
-    made = place.once(("made of", id(place.function)), lambda: _made_of(place.function))
-    users: dict[str, set[str]] = {}
-    for name, sources in made:
-        for source in sources:
-            users.setdefault(source, set()).add(name)
-    found, waiting = set(names), list(names)
-    while waiting:
-        for name in users.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
-    return frozenset(found - names)
-
-
-def _made_of(function: cst.FunctionDef) -> list[tuple[str, frozenset[str]]]:
-    """The names that a function binds by assignments and loops, each with the names they are made of."""
-    found: list[tuple[str, frozenset[str]]] = []
-    for part in nodes.walk(function.body):
-        if isinstance(part, cst.For):
-            found += [(name, names_in(part.iter)) for name in target_names(part)]
-        elif isinstance(part, cst.Assign):
-            bound = [t.target for t in part.targets]
-            found += [(name, names_in(part.value)) for t in bound for name in names_in(t)]
-        elif isinstance(part, cst.AnnAssign | cst.NamedExpr) and part.value is not None:
-            found += [(name, names_in(part.value)) for name in names_in(part.target)]
-    return found
 
 
 _DRAWS = re.compile(r"drop|rand|gumbel|rrelu|scaled_dot_product|multi_head|fractional|sample")

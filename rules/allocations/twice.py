@@ -9,12 +9,12 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene, nodes
 
 from ..fresh_names import fresh_name
-from ..same_value import changes, same_value
+from ..kept_results import used_again
+from ..same_value import same_value, statements_between
 from ..source_text import repeats_a_call
 from ..syncs.host_code import works_on_host
 from ..syncs.waits import READS
-from ..syntax import assigned_once, contains
-from .data import COMPUTES
+from .data import COMPUTES, LEARNS
 from .uses import is_kept, is_written_to
 
 _COMPUTES = COMPUTES | frozenset(
@@ -88,44 +88,12 @@ class SameComputationTwice(Rule):
 
 
 def _used_again(first: cst.Call, scene: Scene, second: cst.Call, place: Place) -> Fix | None:
-    """The first result in place of the second call: by the name that it has, or by one that it gets before
-    its statement."""
-    if second.lpar or first.lpar:
-        return None
-    named = assigned_once(first, place)
-    if named is not None:
-        return place.replace(
-            second, named.value, safety="unsafe", message=f"Use `{named.value}` again"
-        )
-    statement, source = scene.statement, place.text(first)
-    around = _worked_out(statement)
-    if around is None or not any(one is statement for one in scene.block):
-        return None
-    if not contains(around, first):  # but a later condition of a chain
-        return None
-    if changes(first, around, place) or any(isinstance(o, cst.BaseComp) for o in scene.loops):
-        return None
+    """The first result in place of the second call."""
     alike = place.once(("calls by text", id(place.function)), lambda: _by_text(place))
-    repeated = [text for text, (calls, _) in alike.items() if len(calls) > 1]
-    name = fresh_name(source, place, among=repeated)
-    if not name:
-        return None
-    return place.edits(
-        [(first, name), (second, name)],
-        safety="unsafe",
-        message=f"Keep the result as `{name}`",
-        more=[place.before(statement, f"{name} = {source}\n{place.indent(statement)}")],
-    )
-
-
-def _worked_out(statement: cst.CSTNode) -> cst.CSTNode | None:
-    """What a statement works out, before which a line may be put; None where that is something else."""
-    if isinstance(statement, cst.If):
-        return statement.test
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        return None
-    small = statement.body[0]
-    return small.value if isinstance(small, cst.Assign | cst.AugAssign) else small
+    source = place.text(first)
+    # Where it is none of the first, that one gets a name, which does for all.
+    name = fresh_name(source, place) if alike[source][1].get(id(first)) == 0 else ""
+    return used_again(first, scene, second, name, place)
 
 
 def _is_told_elsewhere(node: cst.Call, place: Place) -> bool:
@@ -145,10 +113,18 @@ def _made_before(node: cst.Call, place: Place) -> tuple[cst.Call, Scene] | None:
         if (
             scene.withs == place.withs
             and same_value(first, scene, node, place.scene, place)
+            and not _learns_between(scene, place)
             and not any(_is_modified(one, place) for one in (first, node))
         ):
             return first, scene
     return None
+
+
+def _learns_between(scene: Scene, place: Place) -> bool:
+    """Whether gradients are taken between two calls: what the first one recorded is gone then."""
+    between = statements_between(scene, place.scene, place) or ()
+    calls = (one for part in between for one in nodes.walk(part) if isinstance(one, cst.Call))
+    return any(place.last_name(call) in LEARNS for call in calls)
 
 
 _MOST_BEFORE = 4

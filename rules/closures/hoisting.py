@@ -31,7 +31,7 @@ def hoisted(
         if held is None:
             return None
         name, gone, comments = held, place.without(place.statement), []
-    own = f"_{name.value.strip('_')}"
+    own = _own(name.value)
     definition = _defined(node, own, comments, place)
     if (
         gone is None
@@ -45,6 +45,12 @@ def hoisted(
     if not uses or any(id(n) in inside for n in uses) or any(map(_is_private, nodes.walk(node))):
         return None
     return _fix(node, uses, own, definition, gone, place)
+
+
+def _own(name: str) -> str:
+    """The name at module level: another than the one that the file has already."""
+    plain = name.strip("_")
+    return f"_{plain}_impl" if name.startswith("_") else f"_{plain}"
 
 
 def _comments_above(node: cst.FunctionDef | cst.ClassDef) -> list[cst.EmptyLine]:

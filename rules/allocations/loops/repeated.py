@@ -9,8 +9,11 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
 from ...fresh_names import fresh_name
+from ...kept_results import worked_out
+from ...same_value import changes, may_be_skipped, stays
 from ...syncs.host_code import works_on_host
-from ...syntax import assigned_once, contains, names_in, target_names
+from ...syntax import assigned_once, contains, names_in, outside, target_names
+from ..aliases import is_deleted, is_written_under_any_name
 from ..data import COMPUTES, LEARNS
 from ..devices import move_target
 from ..uses import given_to_writers, is_written_to
@@ -104,30 +107,19 @@ class SameInEveryRound(Rule):
 
 def _before_the_loop(node: cst.Call, loop: cst.CSTNode, place: Place) -> Fix | None:
     """A line before the loop, under the name that the result has in it, or under one of its own."""
-    around: cst.CSTNode = loop
-    if isinstance(loop, cst.BaseComp):
-        around = place.statement
-        within = (one for one in place.loops if isinstance(one, cst.BaseComp))
-        taken = frozenset().union(*map(target_names, within))
-        if not isinstance(around, cst.SimpleStatementLine) or taken & names_in(node):
-            return None
-    elif not isinstance(loop, cst.For | cst.While):
-        return None
-    if node.lpar or any(contains(loop, one) for one in place.withs):
+    around = outside(loop, place)
+    if around is None or node.lpar or not _may_move(node, loop, around, place):
         return None
     source = place.text(node)
     named, line = assigned_once(node, place), place.statement
     if named is not None and around is loop and not _is_commented(line):
         gone = place.without(line) if any(one is line for one in _lines(loop)) else None
-        if gone is None:
+        if gone is None or is_deleted(named.value, place):
             return None
         name, pairs, more = named.value, [], [gone]
     else:
-        calls = [one for one, scene in place.calls(place.last_name(node)) if loop in scene.loops]
-        alike = [one for one in calls if place.same(one, node) and not one.lpar]
-        texts = dict.fromkeys(place.text(one) for one, scene in place.calls() if scene.loops)
-        name, more = fresh_name(source, place, among=texts), []
-        pairs = [(one, name) for one in alike]
+        name, more = fresh_name(source, place), []
+        pairs = [(one, name) for one in _alike(node, loop, place)]
     if not name:
         return None
     before = place.before(around, f"{name} = {source}\n{place.indent(around)}")
@@ -137,6 +129,64 @@ def _before_the_loop(node: cst.Call, loop: cst.CSTNode, place: Place) -> Fix | N
         message="Compute it once, before the loop; all iterations share the tensor",
         more=[before, *more],
     )
+
+
+def _may_move(node: cst.Call, loop: cst.CSTNode, around: cst.CSTNode, place: Place) -> bool:
+    """Whether a call gives before a loop what it gives in it, and all rounds may share that."""
+    if any(contains(loop, one) for one in place.withs) or is_written_under_any_name(node, place):
+        return False
+    named = assigned_once(node, place)
+    if named is not None and named.value in given_to_writers(loop, place):
+        return False
+    names = names_in(node)
+    if isinstance(loop, cst.BaseComp):
+        within = (one for one in place.loops if isinstance(one, cst.BaseComp))
+        consumed = not isinstance(loop, cst.GeneratorExp) or isinstance(
+            place.parent(loop), cst.Call | cst.Arg
+        )
+        return (
+            consumed
+            and not names & frozenset().union(*map(target_names, within))
+            and not may_be_skipped(loop, place)
+            and not changes(node, worked_out(around) or around, place)
+        )
+    body = _lines(loop)
+    guards = (one for one in nodes.walk(loop) if isinstance(one, cst.If) and _leaves(one))
+    return (
+        not any(names & names_in(guard.test) for guard in guards)
+        and not any(
+            isinstance(one, cst.Yield | cst.Await | cst.Nonlocal) for one in _in(loop, place)
+        )
+        and stays(node, body, place)
+    )
+
+
+def _in(loop: cst.CSTNode, place: Place) -> Iterator[cst.CSTNode]:
+    """What a loop runs, and what functions inside of the function declare."""
+    yield from nodes.walk(loop)
+    yield from (one for one in nodes.walk(place.function) if isinstance(one, cst.Nonlocal))
+
+
+def _leaves(branch: cst.If) -> bool:
+    """Whether a branch ends the round, the loop, or the call."""
+    leave = cst.Continue | cst.Break | cst.Return | cst.Raise
+    return any(isinstance(one, leave) for one in nodes.walk(branch.body))
+
+
+def _alike(node: cst.Call, loop: cst.CSTNode, place: Place) -> Iterator[cst.Call]:
+    """The call, and those of the same text in the loop that may share its result."""
+    for one, scene in place.calls(place.last_name(node)):
+        if one is node or (
+            loop in scene.loops
+            and place.same(one, node)
+            and not one.lpar
+            and not scene.deferred
+            and scene.function is place.function
+            and scene.withs == place.withs
+            and not _is_listed(one, place)
+            and not is_written_under_any_name(one, place)
+        ):
+            yield one
 
 
 def _is_commented(line: cst.CSTNode) -> bool:

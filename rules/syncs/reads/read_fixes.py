@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
@@ -77,16 +77,18 @@ def _summed(read: Read, kept: str, place: Place) -> Fix | None:
     ]
     if not _only_adds(target.value, [value for _, value in begun], len(scaled), place):
         return None
-    # What follows where the name begins anew, for another loop, is none of this sum.
-    rests = [_rest(start, place) for start, _ in begun]
-    others = [line for rest in rests if not _holds(rest, read.call) for line in rest]
-    scaled = [node for node in scaled if not _holds(others, node)]
-    reads = [load for load in loads(target.value, place) if not _holds(others, load)]
+    elsewhere = _of_other_sums(target.value, [start for start, _ in begun], read.call, place)
+    scaled = [node for node in scaled if not elsewhere(node)]
+    reads = [load for load in loads(target.value, place) if not elsewhere(load)]
     reads = [load for load in reads if load is not target]
     if not (reads or scaled) or any(_spelled_out(load, place) for load in reads):
         return None
-    counts = statement.value is read.call and _is_count(read.tensor, place)
-    number = "int" if counts else "float"
+    added = [one for one in _added_to(target.value, place) if not elsewhere(one)]
+    counted = _is_count(read.tensor, place)
+    # A sum of whole numbers takes no others in place.
+    if counted and (len(added) > 1 or statement.value is not read.call):
+        return None
+    number = "int" if counted else "float"
     edits: list[tuple[cst.CSTNode, str]] = [(read.call, kept)]
     for one in scaled:
         sign = "/" if isinstance(one.operator, cst.DivideAssign) else "*"
@@ -110,17 +112,19 @@ def _added_by(node: cst.BaseExpression, place: Place) -> cst.AugAssign | None:
         times = isinstance(parent.operator, cst.Multiply)
         over = isinstance(parent.operator, cst.Divide) and parent.left is node
         other = parent.right if parent.left is node else parent.left
-        if not (times or over) or not _is_number(other, place):
+        if not (times or over) or not _is_number(other, place, left=parent.right is node):
             return None
         node, parent = parent, place.parent(parent)
     adds = isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign)
     return parent if isinstance(parent, cst.AugAssign) and adds and parent.value is node else None
 
 
-def _is_number(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether an expression is a number of Python, as far as anybody knows."""
+def _is_number(node: cst.BaseExpression, place: Place, *, left: bool) -> bool:
+    """Whether an expression is a number of Python, as far as anybody knows. One of NumPy at the left of a
+    tensor would do the work itself."""
     what = place.kind(node).what
-    return what == "scalar" or (what == "unknown" and isinstance(node, cst.Name | cst.Attribute))
+    named = isinstance(node, cst.Name | cst.Attribute)
+    return what == "scalar" or (what == "unknown" and named and not left)
 
 
 _ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
@@ -164,16 +168,19 @@ def _holds(lines: Sequence[cst.CSTNode], node: cst.CSTNode) -> bool:
     return any(contains(line, node) for line in lines)
 
 
-def _is_count(node: cst.BaseExpression, place: Place) -> bool:
+def _is_count(node: cst.BaseExpression, place: Place, depth: int = 4) -> bool:
     """Whether a tensor holds a whole number, as the sum of a comparison does."""
     if place.kind(node).dtype in _COUNTS:
         return True
+    if isinstance(node, cst.Name):
+        held = place.value_of(node) if depth else None
+        return held is not None and _is_count(held, place, depth - 1)
     source = place.receiver(node) if isinstance(node, cst.Call) else None
     return (
         isinstance(node, cst.Call)
         and place.last_name(node) in ("sum", "detach", "cpu")
         and source is not None
-        and _is_count(source, place)
+        and _is_count(source, place, depth)
     )
 
 
@@ -190,14 +197,43 @@ def _only_adds(name: str, begun: Sequence[cst.BaseExpression], scaled: int, plac
     shared = (node for node in nodes.walk(body) if isinstance(node, cst.Global | cst.Nonlocal))
     if any(item.name.value == name for node in shared for item in node.names):
         return False
-    added = sum(
-        isinstance(node, cst.AugAssign)
-        and isinstance(node.operator, cst.AddAssign)
-        and is_word(node.target, name)
-        for node in nodes.walk(body)
-    )
+    added = len(_added_to(name, place))
     numbers = all(_is_begun(value, name, place) for value in begun)
     return bool(begun) and numbers and place.assignments(name) == len(begun) + added + scaled
+
+
+def _added_to(name: str, place: Place) -> list[cst.AugAssign]:
+    """The statements that add to a name."""
+    return [
+        node
+        for node in nodes.walk(place.function.body)
+        if isinstance(node, cst.AugAssign)
+        and isinstance(node.operator, cst.AddAssign)
+        and is_word(node.target, name)
+    ]
+
+
+def _of_other_sums(
+    name: str, begun: Sequence[cst.Assign], read: cst.CSTNode, place: Place
+) -> Callable[[cst.CSTNode], bool]:
+    """Asks of a place whether what the name holds there is never the sum that a read is added to: the name
+    begins anew before it, on every way from there."""
+    order = {id(node): number for number, node in enumerate(nodes.walk(place.function.body))}
+    rests = [(start, _rest(start, place)) for start in begun]
+    around = [loop for loop in place.loops if isinstance(loop, cst.For | cst.While)]
+
+    def elsewhere(node: cst.CSTNode) -> bool:
+        starts = [(order[id(s)], s, rest) for s, rest in rests if _holds(rest, node)]
+        if not starts:
+            return False
+        _, start, rest = max(starts, key=lambda one: one[0])
+        if not _holds(rest, read):
+            return True
+        # Both follow one start: another round may come from the read to the place without passing it.
+        again = any(contains(loop, node) and not contains(loop, start) for loop in around)
+        return order[id(node)] < order[id(read)] and not again
+
+    return elsewhere
 
 
 def _begun(name: str, body: cst.CSTNode) -> Iterator[tuple[cst.Assign, cst.BaseExpression]]:
@@ -373,7 +409,7 @@ def read_before(read: Read, place: Place) -> Fix | None:
             return None
         if not isinstance(first, cst.Assign | cst.Return | cst.Expr):
             return None
-    ending = _READ_AS.get(read.how, "number")
+    ending = READ_AS.get(read.how, "number")
     name = fresh_name(place.text(read.tensor), place, ending=ending, most=2)
     source = place.text(read.call)
     if not name or "\n" in source:
@@ -387,4 +423,5 @@ def read_before(read: Read, place: Place) -> Fix | None:
     )
 
 
-_READ_AS = {"tolist": "list", "int": "int", "float": "float"}
+READ_AS = {"tolist": "list", "int": "int", "float": "float", "bool": "bool"}
+"""How the names of numbers and lists end that are read in a certain way."""

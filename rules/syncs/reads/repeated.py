@@ -9,11 +9,14 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Fix, Place, weaker
 
-from ...syntax import bound_names, contains, names_in, target_names
+from ...allocations.uses import bare
+from ...fresh_names import fresh_name
+from ...kept_results import used_again
+from ...syntax import bound_names, contains, names_in, outside, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
-from .read_fixes import read_ahead, read_before, read_together
-from .roles import ReadRule, bound_again, copied_beside, found
+from .read_fixes import READ_AS, read_ahead, read_before, read_together
+from .roles import ReadRule, bound_again, copied_beside, found, is_first, read_before_it
 
 
 class ReadPerElement(ReadRule):
@@ -42,7 +45,8 @@ class ReadPerElement(ReadRule):
     ## Fix safety
 
     Unsafe: stacking fails on an empty list, needs all values on one device, and converts mixed dtypes to
-    one.
+    one. A tensor that is read element by element is read as a whole before the loop, which takes one of one
+    dimension.
     """
 
     code = "DG416"
@@ -84,11 +88,12 @@ class ReadPerElement(ReadRule):
             )
         else:
             how = "Stack them and read once: `torch.stack([...]).tolist()`."
+        whole = None if base is None or listed else _read_whole(read, base, loop, place)
         return found(
             place,
             read,
             f"`{shown}` makes the host wait for the device in every iteration. {how}",
-            _stacked(read, place),
+            whole or _stacked(read, place),
         )
 
 
@@ -172,6 +177,41 @@ def _indexed(tensor: cst.BaseExpression, loop: cst.CSTNode) -> cst.BaseExpressio
         ):
             return tensor.value
     return None
+
+
+def _read_whole(
+    read: Read, base: cst.BaseExpression, loop: cst.CSTNode, place: Place
+) -> Fix | None:
+    """A list of all numbers of a tensor before the loop that reads them one by one."""
+    around, source = outside(loop, place), place.text(base)
+    flat = place.kind(base).ndim in (None, 1)
+    within = (one for one in place.loops if isinstance(one, cst.BaseComp))
+    taken = frozenset().union(*map(target_names, within))
+    if around is None or not flat or "\n" in source or taken & names_in(base):
+        return None
+    if read.certainty != "sure" or not place.invariant(base, loop):
+        return None
+    name = fresh_name(source, place, ending="list")
+    others = [read_of(call, place) for call, s in place.calls(*READS) if loop in s.loops]
+    pairs: list[tuple[cst.CSTNode, str]] = []
+    for one in others:
+        own = None if one is None else _indexed(one.tensor, loop)
+        if one is None or own is None or not place.same(own, base) or one.call.lpar:
+            continue
+        assert isinstance(one.tensor, cst.Subscript)
+        if one.how not in ("item", "int", "float"):
+            return None
+        index = place.text(one.tensor.slice[0])
+        pairs.append((one.call if one.how == "item" else one.tensor, f"{name}[{index}]"))
+    if not name or not any(node in (read.call, read.tensor) for node, _ in pairs):
+        return None
+    before = f"{name} = {bare(base, place)}.tolist()\n{place.indent(around)}"
+    return place.edits(
+        pairs,
+        safety="unsafe",
+        message="Read all of it once, before the loop; needs a tensor of one dimension",
+        more=[place.before(around, before)],
+    )
 
 
 def _stacked(read: Read, place: Place) -> Fix | None:
@@ -331,13 +371,15 @@ class SameReadTwice(ReadRule):
 
     ## Fix safety
 
-    No fix: the value needs a name.
+    Unsafe: the first value gets a name before its statement, or has one, and is used again. None is offered
+    where the first read stands in a loop's header, a comprehension, or a line of several statements.
     """
 
     code = "DG418"
     name = "same-read-twice"
     origin = "diffusers#13461"
     roles = ("again",)
+    fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """A read that was made before."""
@@ -347,7 +389,18 @@ class SameReadTwice(ReadRule):
             read,
             f"`{shown}` was read before, and makes the host wait for the device once more. Keep "
             "the first result in a name.",
+            _used_again(read, place),
         )
+
+
+def _used_again(read: Read, place: Place) -> Fix | None:
+    """The first value in place of a later read."""
+    first, scene = next(read_before_it(read, place))
+    ending = READ_AS.get(read.how, "value")
+    # Where it is none of the first, that one gets a name, which does for all.
+    source = place.text(read.tensor) if is_first(first, place) else ""
+    name = fresh_name(source, place, ending=ending, but=("detach",))
+    return used_again(first.call, scene, read.call, name, place)
 
 
 class ReadInvariantInLoop(ReadRule):

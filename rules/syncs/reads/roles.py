@@ -61,15 +61,29 @@ def _role(read: Read, place: Place) -> tuple[Role, Sequence[Read]]:
         if _per_element(read, loop, place):
             return "each", ()
     reads = place.once(("reads", id(place.function)), lambda: _reads(place))
-    if any(
-        r.how == read.how and same_value(r.tensor, s, read.tensor, scene, place)
-        for r, s in _before(read, reads, place)
-    ):
+    if next(read_before_it(read, place), None) is not None:
         return "again", ()
     row = _row(read, scene, reads, place)
     if len(row) > 1:
         return ("row" if row[0].call is read.call else "in-row"), row
     return "plain", ()
+
+
+def read_before_it(read: Read, place: Place) -> Iterator[tuple[Read, Scene]]:
+    """The reads before one that surely gave the same, the nearest first."""
+    reads = place.once(("reads", id(place.function)), lambda: _reads(place))
+    return (
+        (one, scene)
+        for one, scene in _before(read, reads, place)
+        if one.how == read.how and same_value(one.tensor, scene, read.tensor, place.scene, place)
+    )
+
+
+def is_first(read: Read, place: Place) -> bool:
+    """Whether no other read of the function is written the same and stands before it."""
+    reads = place.once(("reads", id(place.function)), lambda: _reads(place))
+    _, at = place.once(("alike", id(place.function)), lambda: _alike(reads, place))
+    return at.get(id(read.call)) == 0
 
 
 def _before(

@@ -1,16 +1,11 @@
-"""Fixes of reads and writes by a mask: all elements are worked on, or its indices are found once."""
+"""Fixes of reads and writes by a mask: all elements are worked on, and the mask selects."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 import libcst as cst
 
-from pytest_dispatchguard import Fix, Place, Scene, nodes
+from pytest_dispatchguard import Fix, Place, nodes
 
-from ...allocations.uses import bare
-from ...fresh_names import fresh_name
 from ..data_flow import ELEMENTWISE, GROWING, undefined_elsewhere
 from ..waits import mask_of
 
@@ -97,46 +92,6 @@ def summed_up(node: cst.Subscript, mask: cst.BaseExpression, how: str, place: Pl
         message="Sum over all elements on the device, in another order; needs a boolean mask",
         imports=("import torch",),
     )
-
-
-def by_indices(
-    mask: cst.BaseExpression, alike: Sequence[tuple[cst.Subscript, Scene]], place: Place
-) -> Fix | None:
-    """The indices of a mask, found once before the first of some selections in a block, for all of them."""
-    first = alike[0][1].statement
-    source = place.text(mask)
-    spread = any(len(node.slice) > 1 for node, _ in alike)
-    if not isinstance(first, cst.SimpleStatementLine) or len(first.body) != 1 or "\n" in source:
-        return None
-    if spread and place.kind(mask).ndim != 1:
-        return None
-    if any(s.deferred or any(isinstance(o, cst.BaseComp) for o in s.loops) for _, s in alike):
-        return None
-    masks = place.once(("masks of selections", id(place.function)), lambda: _masks(place))
-    name = fresh_name(source, place, ending="rows", among=masks)
-    if not name:
-        return None
-    pairs = [
-        (element.slice.value, name)
-        for node, _ in alike
-        for element in node.slice
-        if isinstance(element.slice, cst.Index) and place.same(element.slice.value, mask)
-    ]
-    target = f"({name},)" if spread else name
-    whole = f"{target} = {bare(mask, place)}.nonzero(as_tuple=True)\n{place.indent(first)}"
-    return place.edits(
-        pairs,
-        safety="unsafe",
-        message="Find the indices once; needs a boolean mask with a dimension",
-        more=[place.before(first, whole)],
-    )
-
-
-def _masks(place: Place) -> list[str]:
-    """The sources of the masks by which the function selects more than once, in order."""
-    masks = (mask_of(node, place) for node, _ in place.subscripts())
-    counted = Counter(place.text(mask) for mask in masks if mask is not None)
-    return [source for source, times in counted.items() if times > 1]
 
 
 def for_all(

@@ -14,7 +14,8 @@ from ...syntax import bound_names, names_in
 from ..data_flow import MERGING, around, reduced
 from ..host_code import works_on_host
 from ..waits import as_sure_as_its_mask, device_input, mask_of, waits_inside
-from .mask_fixes import by_indices, summed_up
+from .mask_fixes import summed_up
+from .mask_indices import by_indices
 from .masks import in_mask_write, same_in_every_round, selections_by, selects_by
 
 _RIGHT = re.compile(r"valid|finite|(?:^|_)(?:ok|good|sane)(?:_|$)")

@@ -13,6 +13,7 @@ from ..data_flow import sources, undefined_elsewhere
 from ..host_code import works_on_host
 from ..waits import RANDOM, indices, is_mask_by_name, mask_of
 from .mask_fixes import added_to_all, for_all, of_the_module, selecting
+from .mask_indices import written_by_indices
 
 
 class MaskWrite(Rule):
@@ -45,8 +46,9 @@ class MaskWrite(Rule):
     Unsafe: the fix works the value out for all elements and keeps it where the mask says, in place
     (`x.copy_(torch.where(mask, other, x))`), which takes memory for a whole tensor and a mask of booleans. A
     value made by `view(-1, n)` is scattered (`masked_scatter_`), one row for each hit: a single row is no
-    longer spread over all. None is offered where a value outside of the mask is not defined or may overflow,
-    which makes gradients NaN, or where shapes cannot be told.
+    longer spread over all. Where that cannot be told, or a value outside of the mask is not defined or may
+    overflow, which makes gradients NaN, a statement that counts the mask more than once finds its indices
+    once, which takes a mask that has a dimension.
     """
 
     code = "DG423"
@@ -83,7 +85,7 @@ class MaskWrite(Rule):
                 f"`{place.short(target)} {operator} …` turns the mask into indices, and the host "
                 f"waits {waits} to count them. {how}",
                 certainty=certainty,
-                fix=selecting(node, target, mask, place),
+                fix=selecting(node, target, mask, place) or written_by_indices(mask, place),
             )
         return None
 

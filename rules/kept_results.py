@@ -1,0 +1,62 @@
+"""Fixes that use a first result again, by the name that it has, or by one that it gets."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Fix, Place, Scene, nodes
+
+from .allocations.aliases import is_deleted, is_written_under_any_name
+from .same_value import changes, statements_between
+from .syntax import assigned_once, contains
+
+
+def used_again(
+    first: cst.Call, scene: Scene, second: cst.Call, name: str, place: Place
+) -> Fix | None:
+    """The first result in place of the second call, which surely gives the same; under the `name`, where it
+    has none."""
+    if second.lpar or first.lpar or _is_left_between(scene, place):
+        return None
+    if any(is_written_under_any_name(one, place) for one in (first, second)):
+        return None
+    named = assigned_once(first, place)
+    if named is not None:
+        if is_deleted(named.value, place):
+            return None
+        return place.replace(
+            second, named.value, safety="unsafe", message=f"Use `{named.value}` again"
+        )
+    statement = scene.statement
+    around = worked_out(statement)
+    if around is None or not name or not any(one is statement for one in scene.block):
+        return None
+    if not contains(around, first):  # but a later condition of a chain
+        return None
+    if changes(first, around, place) or any(isinstance(o, cst.BaseComp) for o in scene.loops):
+        return None
+    before = place.before(statement, f"{name} = {place.text(first)}\n{place.indent(statement)}")
+    return place.edits(
+        [(first, name), (second, name)],
+        safety="unsafe",
+        message=f"Keep the result as `{name}`",
+        more=[before],
+    )
+
+
+def _is_left_between(scene: Scene, place: Place) -> bool:
+    """Whether somebody else runs between the two: a generator's caller, or what waits beside a coroutine."""
+    between = statements_between(scene, place.scene, place) or ()
+    return any(
+        isinstance(one, cst.Yield | cst.Await) for part in between for one in nodes.walk(part)
+    )
+
+
+def worked_out(statement: cst.CSTNode) -> cst.CSTNode | None:
+    """What a statement works out, before which a line may be put; None where that is something else."""
+    if isinstance(statement, cst.If):
+        return statement.test
+    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+        return None
+    small = statement.body[0]
+    return small.value if isinstance(small, cst.Assign | cst.AugAssign) else small
