@@ -7,7 +7,11 @@ import keyword
 import re
 from collections.abc import Collection
 
+import libcst as cst
+
 from pytest_dispatchguard import Place
+
+from .syntax import bound_names
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _STRING = re.compile(r"([\"'])(.*?)\1")
@@ -20,18 +24,27 @@ _LONGEST = 32
 
 
 def fresh_name(
-    source: str, place: Place, *, ending: str = "", most: int = 3, but: Collection[str] = ()
+    source: str,
+    at: cst.CSTNode,
+    place: Place,
+    *,
+    ending: str = "",
+    most: int = 3,
+    but: Collection[str] = (),
 ) -> str:
     """A name after the first words of a source, with an ending, that neither the function nor the file has;
     empty where there is none. `but` are words that say nothing there. Fixes of one function that name other
-    sources get other names."""
+    sources, or at another statement, get other names."""
     name = _words(source, ending, most, but)
     if not name:
         return ""
-    given: dict[str, str] = place.once(("fresh names",), dict)
+    given: dict[str, tuple[str, int]] = place.once(("fresh names",), dict)
+    bound = place.once(("bound", id(place.function)), lambda: bound_names([place.function]))
+    mine = source, id(at)
     for one in (name, *(f"{name}_{number}" for number in range(2, _MOST))):
-        if given.get(one, source) == source and not (place.assignments(one) or place.is_taken(one)):
-            given[one] = source
+        taken = one in bound or place.assignments(one) or place.is_taken(one)
+        if given.get(one, mine) == mine and not taken:
+            given[one] = mine
             return one
     return ""
 

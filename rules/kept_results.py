@@ -18,6 +18,8 @@ def used_again(
     has none."""
     if second.lpar or first.lpar or _is_left_between(scene, place):
         return None
+    if any(_is_spelled_out(one, place) for one in (first, second)):
+        return None
     if any(is_written_under_any_name(one, place) for one in (first, second)):
         return None
     named = assigned_once(first, place)
@@ -41,6 +43,20 @@ def used_again(
         safety="unsafe",
         message=f"Keep the result as `{name}`",
         more=[before],
+    )
+
+
+def _is_spelled_out(node: cst.Call, place: Place) -> bool:
+    """Whether an f-string shows an expression as it is written: `f"{x.item()=}"`."""
+    spelled = place.once(("spelled out", id(place.function)), lambda: _spelled_out(place.function))
+    return id(node) in spelled
+
+
+def _spelled_out(function: cst.FunctionDef) -> frozenset[int]:
+    return frozenset(
+        id(one.expression)
+        for one in nodes.walk(function.body)
+        if isinstance(one, cst.FormattedStringExpression) and one.equal is not None
     )
 
 

@@ -11,7 +11,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, Scene, nodes
 
-from .allocations.aliases import others_of
+from .allocations.aliases import others_of, spots_written
 from .allocations.data import LEARNS
 from .allocations.uses import given_to_writers
 from .syncs.waits import RANDOM, REDUCING
@@ -72,6 +72,9 @@ def _may_differ(
     """Whether code may change what an expression is made of, under its name or another; `whole` says that all
     of it runs between the two times that the expression is worked out."""
     names = names_in(node)
+    inside = place.once(("written inside", id(place.function)), lambda: _by_nested(place.function))
+    if names & inside:
+        return True
     done = [place.once(("does", id(part)), partial(_does, part, place)) for part in parts]
     lasts = frozenset().union(*(one.lasts for one in done))
     if lasts & _MODES or (
@@ -87,6 +90,29 @@ def _may_differ(
         return True
     handed = frozenset().union(*(one.handed for one in done))
     return bool(handed & names) and bool(handed & _opened(node, place))
+
+
+def _by_nested(function: cst.FunctionDef) -> frozenset[str]:
+    """What the functions inside of a function write into, or bind for it: whoever calls one changes it."""
+    nested = (
+        one for one in nodes.walk(function.body) if isinstance(one, cst.FunctionDef | cst.Lambda)
+    )
+    return frozenset().union(*map(_reaches_out, nested))
+
+
+def _reaches_out(function: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
+    """What a function writes into that is not its own, and the names that it binds for others."""
+    walked = list(nodes.walk(function))
+    shared = {
+        item.name.value for one in walked if isinstance(one, cst.Nonlocal) for item in one.names
+    }
+    params = function.params
+    given = (*params.posonly_params, *params.params, *params.kwonly_params)
+    bound = (one for part in walked for one in nodes.bound_by(part))
+    own = {one.value for one in bound if isinstance(one, cst.Name)} - shared
+    own.update(one.name.value for one in given)
+    written = spots_written(function) | shared
+    return frozenset(spot for spot in written if spot.partition(".")[0] not in own)
 
 
 class _Done(NamedTuple):
@@ -105,11 +131,10 @@ class _Done(NamedTuple):
 def _does(part: cst.CSTNode, place: Place) -> _Done:
     walked = list(nodes.walk(part))
     calls = [one for one in walked if isinstance(one, cst.Call)]
-    written = [one for node in walked for one in nodes.written_by(node)]
     others = [call for call in calls if not _only_looks(place.name(call))]
     return _Done(
         frozenset(map(place.last_name, calls)),
-        frozenset(one.value for one in written if isinstance(one, cst.Name)),
+        spots_written(part),
         given_to_writers(part, place),
         frozenset(name for call in others for name in _given(call)),
     )
@@ -175,7 +200,9 @@ def _opened(node: cst.BaseExpression, place: Place) -> frozenset[str]:
     return frozenset(found) - {"torch"}
 
 
-_DRAWS = re.compile(r"drop|rand|gumbel|rrelu|scaled_dot_product|multi_head|fractional|sample")
+_DRAWS = re.compile(
+    r"binomial|drop|rand|gumbel|poisson|rrelu|scaled_dot_product|multi_head|fractional|sample|standard_gamma"
+)
 """Functions that draw random numbers, or may, by their names."""
 
 

@@ -23,15 +23,6 @@ MODULE_NAMES = re.compile(
 """What modules, and what consists of them, are called, in lower case."""
 
 
-def outside(loop: cst.CSTNode, place: Place) -> cst.CSTNode | None:
-    """The statement before which a line runs once for all rounds of a loop: the loop, or the one that holds
-    a comprehension; None where there is none, or where that is the header of another statement."""
-    if isinstance(loop, cst.For | cst.While):
-        return loop
-    line = place.statement
-    return line if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
-
-
 def is_word(node: cst.CSTNode | None, *words: str) -> bool:
     """Whether a node is one of these names, or of the constants `True`, `False` and `None`."""
     return isinstance(node, cst.Name) and node.value in words

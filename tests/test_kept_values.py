@@ -472,6 +472,33 @@ LEFT = {
     c.mul_(2)
     return a * b
 """,
+        "written through what it is a view of": """def f(boxes: torch.Tensor, scale: torch.Tensor):
+    wh = boxes[:, 2:]
+    area = wh.prod(1) * 2
+    boxes[:, 2:] *= scale
+    return area, wh.prod(1) * 3
+""",
+        "written as an attribute": """def f(x: torch.Tensor, state):
+    state.x = x
+    a = torch.exp(x) * 2
+    state.x.add_(1)
+    return a + torch.exp(x) * 3
+""",
+        "written by a function inside": """def f(x: torch.Tensor):
+    def bump():
+        x.add_(1)
+
+    a = torch.exp(x) * 2
+    bump()
+    return a + torch.exp(x) * 3
+""",
+        "put into a list": """def f(x: torch.Tensor):
+    parts = []
+    e = torch.exp(x)
+    parts.append(e)
+    parts[0] += 1
+    return parts, torch.exp(x) * 2
+""",
         "captured by a pattern": """def f(x: torch.Tensor, y: list[torch.Tensor]):
     a = torch.exp(x).sum()
     match y:
@@ -490,6 +517,34 @@ LEFT = {
     a.backward()
     b = torch.exp(w).mean()
     b.backward()
+""",
+    },
+    "DG416": {
+        "of what may be missing": """def f(n: torch.Tensor | None, xs: list[torch.Tensor]):
+    return [n[i].item() * x for i, x in enumerate(xs)] if n is not None else xs
+""",
+        "of what is drawn": """def f(x: torch.Tensor, n: int):
+    return [torch.bernoulli(x)[i].item() for i in range(n)]
+""",
+        "of what a helper changes": """def f(matched: torch.Tensor, assign):
+    out = []
+    for i in range(5):
+        if matched[i].item() > 0:
+            out.append(assign(i))
+            matched[i + 1] = 0
+    return out
+""",
+    },
+    "DG418": {
+        "a list that is changed": """def f(x: torch.Tensor, shuffle):
+    a = x.tolist()
+    b = x.tolist()
+    shuffle(b)
+    return a, b
+""",
+        "shown as it is written": """def f(n: torch.Tensor):
+    print(f"{n.item()=}")
+    return n.item()
 """,
     },
     "DG411": {
@@ -548,6 +603,19 @@ def test_fixes_of_several_rules_take_several_names(tmp_path: Path) -> None:
     after = fixed(tmp_path, "DG517,DG521", body)
     assert after.count("sum_x = ") == after.count("sum_x_2 = ") == 1, after
     assert ast.parse(after)
+
+
+def test_a_name_is_not_taken_across_modes_of_gradients(tmp_path: Path) -> None:
+    body = """def f(w: torch.Tensor, bs: list[torch.Tensor]):
+    out = [torch.exp(w) * 2]
+    with torch.no_grad():
+        for b in bs:
+            out.append(b * torch.exp(w))
+    out.append(torch.exp(w) * 3)
+    return out
+"""
+    after = fixed(tmp_path, "DG517,DG521", body)
+    assert after.count("exp_w = ") == after.count("exp_w_2 = ") == 1, after
 
 
 def test_no_builtin_is_hidden(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import libcst as cst
@@ -10,18 +10,14 @@ import libcst as cst
 from pytest_dispatchguard import Place, nodes
 
 from ..syntax import VIEWS, names_in
+from .data import COMPUTES
 
-_ALIKE = VIEWS | {
-    "chunk",
-    "contiguous",
-    "diagonal",
-    "narrow",
-    "swapaxes",
-    "tensor_split",
-    "to",
-    "unflatten",
-}
-"""Methods and functions that may give the memory that they are given."""
+_ALIKE = VIEWS | frozenset(
+    "as_tensor atleast_1d atleast_2d atleast_3d bool broadcast_to chunk conj contiguous cpu cuda diagonal "
+    "double dropout expand_as float half hsplit int long moveaxis movedim narrow positive ravel reshape_as "
+    "resolve_conj swapaxes swapdims tensor_split to type type_as unflatten unfold vsplit".split()
+)
+_GIVES_NEW = COMPUTES | {"backward", "item", "numel", "size", "step", "tolist"}
 _PARTS = frozenset({"T", "data", "grad", "H", "imag", "mH", "mT", "real"})
 
 
@@ -35,6 +31,13 @@ def is_written_under_any_name(node: cst.BaseExpression, place: Place) -> bool:
     return not written.isdisjoint(held | others_of(held, place))
 
 
+def is_written_through(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the function may write into the tensor that an expression is, or is a part or a view of."""
+    names = frozenset(_sources(node, place))
+    written = place.once(("written", id(place.function)), lambda: _written(place.function))
+    return bool(names) and not written.isdisjoint(names | others_of(names, place))
+
+
 def others_of(names: frozenset[str], place: Place) -> frozenset[str]:
     """The names that may hold the same tensors as others do, or a part or a view of them."""
     key = ("others of", id(place.function), names)
@@ -42,10 +45,10 @@ def others_of(names: frozenset[str], place: Place) -> frozenset[str]:
 
 
 def _closure(names: frozenset[str], place: Place) -> frozenset[str]:
-    users = place.once(("aliases", id(place.function)), lambda: _users(place))
+    shared = place.once(("aliases", id(place.function)), lambda: _shared(place))
     found, waiting = set(names), list(names)
     while waiting:
-        for name in users.get(waiting.pop(), ()):
+        for name in shared.get(waiting.pop(), ()):
             if name not in found:
                 found.add(name)
                 waiting.append(name)
@@ -54,22 +57,46 @@ def _closure(names: frozenset[str], place: Place) -> frozenset[str]:
 
 def _held_by(node: cst.BaseExpression, place: Place) -> frozenset[str]:
     """The names that a statement gives what an expression makes, or what holds or shares it."""
+    inside: cst.CSTNode = node
     parent: cst.CSTNode | None = place.parent(node)
-    while parent is not None:
+    iterated = place.once(("iterated", id(place.function)), lambda: _iterated(place.function))
+    while parent is not None and id(inside) not in iterated:
         if isinstance(parent, cst.Assign):
-            return frozenset().union(*(names_in(target.target) for target in parent.targets))
+            return frozenset().union(*(_spots(target.target) for target in parent.targets))
         if isinstance(parent, cst.AnnAssign | cst.NamedExpr):
-            return names_in(parent.target)
+            return _spots(parent.target)
         if isinstance(parent, cst.BinaryOperation | cst.Comparison | cst.UnaryOperation):
             return frozenset()
+        owner = _list_that_gets(parent)
+        if owner is not None:
+            return _spots(owner)
         if isinstance(parent, cst.Call) and not _gives_the_same(parent, place):
             return frozenset()
-        parent = place.parent(parent)
-    return frozenset()
+        inside, parent = parent, place.parent(parent)
+    return iterated.get(id(inside), frozenset())
+
+
+def _iterated(function: cst.FunctionDef) -> dict[int, frozenset[str]]:
+    """By what loops run over: the names of what they take from it."""
+    return {
+        id(one.iter): _spots(one.target)
+        for one in nodes.walk(function.body)
+        if isinstance(one, cst.For | cst.CompFor)
+    }
+
+
+def _list_that_gets(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The list into which a call puts what it is given."""
+    called = node.func if isinstance(node, cst.Call) else None
+    if isinstance(called, cst.Attribute) and called.attr.value in _OF_LISTS:
+        return called.value
+    return None
 
 
 def _gives_the_same(call: cst.Call, place: Place) -> bool:
     """Whether a call may give what it is given, or a view of it."""
+    if place.last_name(call) in _GIVES_NEW:
+        return False
     if isinstance(call.func, cst.Attribute) and not isinstance(call.func.value, cst.Name):
         return call.func.attr.value in _ALIKE
     owner = place.receiver(call)
@@ -78,21 +105,27 @@ def _gives_the_same(call: cst.Call, place: Place) -> bool:
     return True
 
 
-def _users(place: Place) -> dict[str, set[str]]:
-    """Of each name: those that are given it, or a part or a view of it."""
+def _shared(place: Place) -> dict[str, set[str]]:
+    """Of each name: those that are given it, or a part or a view of it, and those that it was given."""
     found: dict[str, set[str]] = {}
-    targets: list[cst.BaseExpression]
+
+    def share(value: cst.CSTNode, targets: Iterable[cst.CSTNode]) -> None:
+        names = frozenset().union(*map(_spots, targets))
+        for source in _sources(value, place):
+            found.setdefault(source, set()).update(names)
+            for name in names:
+                found.setdefault(name, set()).add(source)
+
     for node in nodes.walk(place.function.body):
         if isinstance(node, cst.Assign):
-            targets, value = [one.target for one in node.targets], node.value
+            share(node.value, [one.target for one in node.targets])
         elif isinstance(node, cst.For | cst.CompFor):
-            targets, value = [node.target], node.iter
+            share(node.iter, [node.target])
         elif isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None:
-            targets, value = [node.target], node.value
-        else:
-            continue
-        for source in _sources(value, place):
-            found.setdefault(source, set()).update(*map(names_in, targets))
+            share(node.value, [node.target])
+        elif (owner := _list_that_gets(node)) is not None:
+            for argument in node.args:
+                share(argument.value, [owner])
     return found
 
 
@@ -103,8 +136,10 @@ def _sources(node: cst.CSTNode, place: Place) -> Iterator[str]:
     elif isinstance(node, cst.Subscript):
         yield from _sources(node.value, place)
     elif isinstance(node, cst.Attribute):
-        if node.attr.value in _PARTS or not place.is_tensor(node.value):
+        if node.attr.value in _PARTS:
             yield from _sources(node.value, place)
+        if not place.is_tensor(node.value):
+            yield from _spots(node)
     elif isinstance(node, cst.IfExp):
         yield from _sources(node.body, place)
         yield from _sources(node.orelse, place)
@@ -138,13 +173,28 @@ def _written(function: cst.FunctionDef) -> frozenset[str]:
     written += [
         m.value for m in methods if isinstance(m, cst.Attribute) and m.attr.value in _OF_LISTS
     ]
-    return frozenset(root.value for one in written if isinstance(root := _root(one), cst.Name))
+    return frozenset().union(*map(_spots, written))
 
 
-def _root(node: cst.BaseExpression) -> cst.BaseExpression:
-    while isinstance(node, cst.Subscript | cst.Attribute):
-        node = node.value
-    return node
+def spots_written(node: cst.CSTNode) -> frozenset[str]:
+    """What code writes into: names, and attributes with their dots."""
+    written = (one for part in nodes.walk(node) for one in nodes.written_by(part))
+    return frozenset().union(*map(_spots, written))
+
+
+def _spots(node: cst.CSTNode) -> frozenset[str]:
+    """The names and attributes (`self.weight`) that an expression or a target is, or is an element of."""
+    if isinstance(node, cst.Tuple | cst.List):
+        return frozenset().union(*(_spots(element.value) for element in node.elements))
+    if isinstance(node, cst.StarredElement | cst.Subscript):
+        return _spots(node.value)
+    if isinstance(node, cst.Name):
+        return frozenset({node.value})
+    if isinstance(node, cst.Attribute) and node.attr.value in _PARTS:
+        return _spots(node.value)
+    if isinstance(node, cst.Attribute):
+        return frozenset(f"{spot}.{node.attr.value}" for spot in _spots(node.value))
+    return frozenset()
 
 
 def is_deleted(name: str, place: Place) -> bool:

@@ -92,7 +92,8 @@ def _used_again(first: cst.Call, scene: Scene, second: cst.Call, place: Place) -
     alike = place.once(("calls by text", id(place.function)), lambda: _by_text(place))
     source = place.text(first)
     # Where it is none of the first, that one gets a name, which does for all.
-    name = fresh_name(source, place) if alike[source][1].get(id(first)) == 0 else ""
+    is_first = alike[source][1].get(id(first)) == 0
+    name = fresh_name(source, scene.statement, place) if is_first else ""
     return used_again(first, scene, second, name, place)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
+from ...before_loops import lines_of, may_move, outside, shares_context
 from ...fresh_names import fresh_name
-from ...kept_results import worked_out
-from ...same_value import changes, may_be_skipped, stays
 from ...syncs.host_code import works_on_host
-from ...syntax import assigned_once, contains, names_in, outside, target_names
+from ...syntax import assigned_once, contains
 from ..aliases import is_deleted, is_written_under_any_name
 from ..data import COMPUTES, LEARNS
 from ..devices import move_target
@@ -108,17 +107,19 @@ class SameInEveryRound(Rule):
 def _before_the_loop(node: cst.Call, loop: cst.CSTNode, place: Place) -> Fix | None:
     """A line before the loop, under the name that the result has in it, or under one of its own."""
     around = outside(loop, place)
-    if around is None or node.lpar or not _may_move(node, loop, around, place):
+    if around is None or node.lpar or not shares_context(loop, place):
+        return None
+    if not may_move(node, loop, around, place) or not _is_shared(node, loop, place):
         return None
     source = place.text(node)
     named, line = assigned_once(node, place), place.statement
     if named is not None and around is loop and not _is_commented(line):
-        gone = place.without(line) if any(one is line for one in _lines(loop)) else None
+        gone = place.without(line) if any(one is line for one in lines_of(loop)) else None
         if gone is None or is_deleted(named.value, place):
             return None
         name, pairs, more = named.value, [], [gone]
     else:
-        name, more = fresh_name(source, place), []
+        name, more = fresh_name(source, around, place), []
         pairs = [(one, name) for one in _alike(node, loop, place)]
     if not name:
         return None
@@ -131,46 +132,12 @@ def _before_the_loop(node: cst.Call, loop: cst.CSTNode, place: Place) -> Fix | N
     )
 
 
-def _may_move(node: cst.Call, loop: cst.CSTNode, around: cst.CSTNode, place: Place) -> bool:
-    """Whether a call gives before a loop what it gives in it, and all rounds may share that."""
-    if any(contains(loop, one) for one in place.withs) or is_written_under_any_name(node, place):
-        return False
+def _is_shared(node: cst.Call, loop: cst.CSTNode, place: Place) -> bool:
+    """Whether all rounds may share what a call gives: nobody writes into it."""
     named = assigned_once(node, place)
     if named is not None and named.value in given_to_writers(loop, place):
         return False
-    names = names_in(node)
-    if isinstance(loop, cst.BaseComp):
-        within = (one for one in place.loops if isinstance(one, cst.BaseComp))
-        consumed = not isinstance(loop, cst.GeneratorExp) or isinstance(
-            place.parent(loop), cst.Call | cst.Arg
-        )
-        return (
-            consumed
-            and not names & frozenset().union(*map(target_names, within))
-            and not may_be_skipped(loop, place)
-            and not changes(node, worked_out(around) or around, place)
-        )
-    body = _lines(loop)
-    guards = (one for one in nodes.walk(loop) if isinstance(one, cst.If) and _leaves(one))
-    return (
-        not any(names & names_in(guard.test) for guard in guards)
-        and not any(
-            isinstance(one, cst.Yield | cst.Await | cst.Nonlocal) for one in _in(loop, place)
-        )
-        and stays(node, body, place)
-    )
-
-
-def _in(loop: cst.CSTNode, place: Place) -> Iterator[cst.CSTNode]:
-    """What a loop runs, and what functions inside of the function declare."""
-    yield from nodes.walk(loop)
-    yield from (one for one in nodes.walk(place.function) if isinstance(one, cst.Nonlocal))
-
-
-def _leaves(branch: cst.If) -> bool:
-    """Whether a branch ends the round, the loop, or the call."""
-    leave = cst.Continue | cst.Break | cst.Return | cst.Raise
-    return any(isinstance(one, leave) for one in nodes.walk(branch.body))
+    return not is_written_under_any_name(node, place)
 
 
 def _alike(node: cst.Call, loop: cst.CSTNode, place: Place) -> Iterator[cst.Call]:
@@ -192,12 +159,6 @@ def _alike(node: cst.Call, loop: cst.CSTNode, place: Place) -> Iterator[cst.Call
 def _is_commented(line: cst.CSTNode) -> bool:
     """Whether a comment stands behind a statement, which would stay behind."""
     return isinstance(line, cst.SimpleStatementLine) and bool(line.trailing_whitespace.comment)
-
-
-def _lines(loop: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    """The statements of a loop's own block."""
-    body = loop.body if isinstance(loop, cst.For | cst.While) else None
-    return body.body if isinstance(body, cst.IndentedBlock) else ()
 
 
 def _is_short(loop: cst.CSTNode, place: Place) -> bool:

@@ -9,6 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Edit, Fix, Place, nodes
 
+from ...allocations.aliases import is_written_through
 from ...fresh_names import fresh_name
 from ...syntax import bound_names, contains, is_word, names_in
 from ..data_flow import around, ends, held_by, loads
@@ -31,6 +32,8 @@ def unread(read: Read, place: Place) -> Fix | None:
         kept = place.text(read.tensor)
     stops = ends(read.call, place)
     if stops == {"tensor"} and _beside_tensors(read.call, place):
+        if is_written_through(read.tensor, place):
+            return None
         return place.replace(
             read.call,
             kept,
@@ -324,7 +327,7 @@ def read_ahead(row: Sequence[Read], place: Place) -> Fix | None:
         line, name = _reading(read, place) or (None, "")
         if line is None:
             source = place.text(read.tensor)
-            name = fresh_name(source, place, ending="value", but=_NO_NAMES)
+            name = fresh_name(source, first, place, ending="value", but=_NO_NAMES)
             if not name:
                 return None
             pairs.append((read.call, name))
@@ -410,7 +413,7 @@ def read_before(read: Read, place: Place) -> Fix | None:
         if not isinstance(first, cst.Assign | cst.Return | cst.Expr):
             return None
     ending = READ_AS.get(read.how, "number")
-    name = fresh_name(place.text(read.tensor), place, ending=ending, most=2)
+    name = fresh_name(place.text(read.tensor), outer, place, ending=ending, most=2)
     source = place.text(read.call)
     if not name or "\n" in source:
         return None

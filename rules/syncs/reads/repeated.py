@@ -9,10 +9,13 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Fix, Place, weaker
 
+from ...allocations.aliases import is_written_through
 from ...allocations.uses import bare
+from ...before_loops import may_move, outside
 from ...fresh_names import fresh_name
 from ...kept_results import used_again
-from ...syntax import bound_names, contains, names_in, outside, target_names
+from ...same_value import settled
+from ...syntax import bound_names, contains, names_in, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
 from .read_fixes import READ_AS, read_ahead, read_before, read_together
@@ -185,14 +188,18 @@ def _read_whole(
     """A list of all numbers of a tensor before the loop that reads them one by one."""
     around, source = outside(loop, place), place.text(base)
     flat = place.kind(base).ndim in (None, 1)
-    within = (one for one in place.loops if isinstance(one, cst.BaseComp))
-    taken = frozenset().union(*map(target_names, within))
-    if around is None or not flat or "\n" in source or taken & names_in(base):
+    if around is None or not flat or "\n" in source or read.certainty != "sure":
         return None
-    if read.certainty != "sure" or not place.invariant(base, loop):
+    if not place.invariant(base, loop) or not may_move(base, loop, around, place):
         return None
-    name = fresh_name(source, place, ending="list")
-    others = [read_of(call, place) for call, s in place.calls(*READS) if loop in s.loops]
+    if is_written_through(base, place) or not settled(base, place):
+        return None
+    name = fresh_name(source, around, place, ending="list")
+    others = [
+        read_of(call, place)
+        for call, s in place.calls(*READS)
+        if loop in s.loops and not s.deferred and s.function is place.function
+    ]
     pairs: list[tuple[cst.CSTNode, str]] = []
     for one in others:
         own = None if one is None else _indexed(one.tensor, loop)
@@ -397,10 +404,23 @@ def _used_again(read: Read, place: Place) -> Fix | None:
     """The first value in place of a later read."""
     first, scene = next(read_before_it(read, place))
     ending = READ_AS.get(read.how, "value")
+    if read.how == "tolist" and not _only_looked_at(read, place):
+        return None
     # Where it is none of the first, that one gets a name, which does for all.
     source = place.text(read.tensor) if is_first(first, place) else ""
-    name = fresh_name(source, place, ending=ending, but=("detach",))
+    name = fresh_name(source, scene.statement, place, ending=ending, but=("detach",))
     return used_again(first.call, scene, read.call, name, place)
+
+
+def _only_looked_at(read: Read, place: Place) -> bool:
+    """Whether a list that is read once more goes to torch, or is indexed: others might change it."""
+    parent = place.parent(read.call)
+    if isinstance(parent, cst.Subscript):
+        return True
+    owner = place.receiver(parent) if isinstance(parent, cst.Call) else None
+    return isinstance(parent, cst.Call) and (
+        place.name(parent).startswith("torch.") or (owner is not None and place.is_tensor(owner))
+    )
 
 
 class ReadInvariantInLoop(ReadRule):

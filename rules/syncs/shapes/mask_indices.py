@@ -29,13 +29,14 @@ def by_indices(
         alike[0][0], place
     ):
         return None
-    if not stays(mask, place.block[at[0] : at[-1]], place):
+    between = place.block[at[0] : at[-1]]
+    if not stays(mask, between, place) or _is_left(between):
         return None
     written = [
         target
         for line in place.block[at[0] : at[-1] + 1]
         for target in _written_by(mask, line, place)
-        if names_in(target.value).isdisjoint(names_in(mask))
+        if names_in(target.value).isdisjoint(names_in(mask)) and not _writes_one(line, place)
     ]
     return _by_rows(mask, [*(node for node, _ in alike), *written], selecting_ones[0], place)
 
@@ -61,12 +62,14 @@ def written_by_indices(mask: cst.BaseExpression, place: Place) -> Fix | None:
             and _is_by(mask, one, place)
             and (len(one.slice) == 1 or place.kind(mask).ndim == 1)
         ]
+        if _writes_one(line, place):
+            used = []
         if isinstance(line, cst.SimpleStatementLine):
             found += used
             times += len(used) + sum(
                 isinstance(small, cst.AugAssign) for small in line.body
             ) * bool(used)
-        if not stays(mask, [line], place):
+        if not stays(mask, [line], place) or _is_left([line]):
             break
     return _by_rows(mask, found, place.statement, place) if times > 1 else None
 
@@ -89,7 +92,7 @@ def _by_rows(
         return None
     if spread and place.kind(mask).ndim != 1:
         return None
-    name = fresh_name(source, place, ending="rows")
+    name = fresh_name(source, line, place, ending="rows")
     if not name:
         return None
     pairs = [
@@ -106,6 +109,22 @@ def _by_rows(
         message="Find the indices once; needs a boolean mask with a dimension",
         more=[place.before(line, whole)],
     )
+
+
+def _writes_one(line: cst.CSTNode, place: Place) -> bool:
+    """Whether a line writes one tensor to all elements: by a mask it is converted, by indices it may not."""
+    return isinstance(line, cst.SimpleStatementLine) and any(
+        isinstance(small, cst.Assign)
+        and place.kind(small.value).is_tensor
+        and place.kind(small.value).ndim == 0
+        for small in line.body
+    )
+
+
+def _is_left(lines: Sequence[cst.CSTNode]) -> bool:
+    """Whether somebody else may run between lines: a generator's caller, or what waits beside a coroutine."""
+    walked = (one for line in lines for one in nodes.walk(line))
+    return any(isinstance(one, cst.Yield | cst.Await) for one in walked)
 
 
 def _is_by(mask: cst.BaseExpression, node: cst.Subscript, place: Place) -> bool:
