@@ -111,6 +111,7 @@ def test_a_file_goes_the_way_that_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="tests count where pytest runs")
+@pytest.mark.thorough
 def test_a_budget_goes_the_way_that_is_drawn(tmp_path: Path, plugin_flags: tuple[str, ...]) -> None:
     (tmp_path / "test_it.py").write_text(BUDGET, encoding="utf-8")
     plugins = (*plugin_flags, "-p", "notes", "-p", "no:cacheprovider")
