@@ -10,7 +10,7 @@ from pytest_dispatchguard import Place, nodes
 
 from .kept_results import worked_out
 from .same_value import changes, may_be_skipped, stays
-from .syntax import contains, is_word, names_in, target_names
+from .syntax import contains, is_left, is_word, names_in, target_names
 
 
 def outside(loop: cst.CSTNode, place: Place) -> cst.CSTNode | None:
@@ -42,7 +42,7 @@ def may_move(
     guards = (one for one in nodes.walk(loop) if isinstance(one, cst.If) and _leaves(one))
     return (
         not any(names & names_in(guard.test) for guard in guards)
-        and not any(isinstance(one, cst.Yield | cst.Await) for one in nodes.walk(loop))
+        and not is_left([loop])
         and not any(isinstance(one, cst.Nonlocal) for one in nodes.walk(place.function))
         and not (isinstance(loop, cst.While) and isinstance(loop.test, cst.BooleanOperation))
         and stays(node, lines_of(loop), place)

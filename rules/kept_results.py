@@ -8,7 +8,7 @@ from pytest_dispatchguard import Fix, Place, Scene, nodes
 
 from .allocations.aliases import is_deleted, is_written_under_any_name
 from .same_value import changes, statements_between
-from .syntax import assigned_once, contains
+from .syntax import assigned_once, contains, is_left, line_before
 
 
 def used_again(
@@ -16,7 +16,9 @@ def used_again(
 ) -> Fix | None:
     """The first result in place of the second call, which surely gives the same; under the `name`, where it
     has none."""
-    if second.lpar or first.lpar or _is_left_between(scene, place):
+    if second.lpar or first.lpar:
+        return None
+    if is_left(statements_between(scene, place.scene, place) or ()):
         return None
     if any(_is_spelled_out(one, place) for one in (first, second)):
         return None
@@ -37,7 +39,7 @@ def used_again(
         return None
     if changes(first, around, place) or any(isinstance(o, cst.BaseComp) for o in scene.loops):
         return None
-    before = place.before(statement, f"{name} = {place.text(first)}\n{place.indent(statement)}")
+    before = line_before(statement, f"{name} = {place.text(first)}", place)
     return place.edits(
         [(first, name), (second, name)],
         safety="unsafe",
@@ -57,14 +59,6 @@ def _spelled_out(function: cst.FunctionDef) -> frozenset[int]:
         id(one.expression)
         for one in nodes.walk(function.body)
         if isinstance(one, cst.FormattedStringExpression) and one.equal is not None
-    )
-
-
-def _is_left_between(scene: Scene, place: Place) -> bool:
-    """Whether somebody else runs between the two: a generator's caller, or what waits beside a coroutine."""
-    between = statements_between(scene, place.scene, place) or ()
-    return any(
-        isinstance(one, cst.Yield | cst.Await) for part in between for one in nodes.walk(part)
     )
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from pytest_dispatchguard import Place, nodes
+from pytest_dispatchguard import Edit, Place, nodes
 
 VIEWS = frozenset(
     "chunk detach expand flatten meshgrid narrow permute reshape select split squeeze t transpose unbind "
@@ -21,6 +21,17 @@ MODULE_NAMES = re.compile(
     r"model|module|net\d*$|unet|vae|encoder|decoder|transformer|pipe|layer|block|policy|actor|critic|agent"
 )
 """What modules, and what consists of them, are called, in lower case."""
+
+
+def is_left(parts: Iterable[cst.CSTNode]) -> bool:
+    """Whether somebody else may run meanwhile: a generator's caller, or what waits beside a coroutine."""
+    walked = (one for part in parts for one in nodes.walk(part))
+    return any(isinstance(one, cst.Yield | cst.Await) for one in walked)
+
+
+def line_before(statement: cst.CSTNode, line: str, place: Place) -> Edit:
+    """A line of its own before a statement."""
+    return place.before(statement, f"{line}\n{place.indent(statement)}")
 
 
 def is_word(node: cst.CSTNode | None, *words: str) -> bool:

@@ -24,16 +24,15 @@ _PARTS = frozenset({"T", "data", "grad", "H", "imag", "mH", "mT", "real"})
 def is_written_under_any_name(node: cst.BaseExpression, place: Place) -> bool:
     """Whether the function may write into what an expression gives: by a name of it, of a part or a view, or
     of a list that holds it."""
-    held = _held_by(node, place)
-    if not held:
-        return False
-    written = place.once(("written", id(place.function)), lambda: _written(place.function))
-    return not written.isdisjoint(held | others_of(held, place))
+    return _are_written(_held_by(node, place), place)
 
 
 def is_written_through(node: cst.BaseExpression, place: Place) -> bool:
     """Whether the function may write into the tensor that an expression is, or is a part or a view of."""
-    names = frozenset(_sources(node, place))
+    return _are_written(frozenset(_sources(node, place)), place)
+
+
+def _are_written(names: frozenset[str], place: Place) -> bool:
     written = place.once(("written", id(place.function)), lambda: _written(place.function))
     return bool(names) and not written.isdisjoint(names | others_of(names, place))
 
@@ -67,7 +66,7 @@ def _held_by(node: cst.BaseExpression, place: Place) -> frozenset[str]:
             return _spots(parent.target)
         if isinstance(parent, cst.BinaryOperation | cst.Comparison | cst.UnaryOperation):
             return frozenset()
-        owner = _list_that_gets(parent)
+        owner = _list_changed_by(parent)
         if owner is not None:
             return _spots(owner)
         if isinstance(parent, cst.Call) and not _gives_the_same(parent, place):
@@ -85,8 +84,8 @@ def _iterated(function: cst.FunctionDef) -> dict[int, frozenset[str]]:
     }
 
 
-def _list_that_gets(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """The list into which a call puts what it is given."""
+def _list_changed_by(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The list that a call changes, and may put what it is given into."""
     called = node.func if isinstance(node, cst.Call) else None
     if isinstance(called, cst.Attribute) and called.attr.value in _OF_LISTS:
         return called.value
@@ -123,7 +122,7 @@ def _shared(place: Place) -> dict[str, set[str]]:
             share(node.iter, [node.target])
         elif isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None:
             share(node.value, [node.target])
-        elif (owner := _list_that_gets(node)) is not None:
+        elif (owner := _list_changed_by(node)) is not None:
             for argument in node.args:
                 share(argument.value, [owner])
     return found
@@ -167,13 +166,9 @@ _OF_LISTS = frozenset("append clear extend insert pop remove reverse sort".split
 
 def _written(function: cst.FunctionDef) -> frozenset[str]:
     """The names of what a function writes into, lists among them."""
-    walked = list(nodes.walk(function.body))
-    written = [one for node in walked for one in nodes.written_by(node)]
-    methods = [one.func for one in walked if isinstance(one, cst.Call)]
-    written += [
-        m.value for m in methods if isinstance(m, cst.Attribute) and m.attr.value in _OF_LISTS
-    ]
-    return frozenset().union(*map(_spots, written))
+    lists = (_list_changed_by(one) for one in nodes.walk(function.body))
+    changed = (_spots(one) for one in lists if one is not None)
+    return spots_written(function.body).union(*changed)
 
 
 def spots_written(node: cst.CSTNode) -> frozenset[str]:

@@ -11,7 +11,7 @@ from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 from ...before_loops import lines_of, may_move, outside, shares_context
 from ...fresh_names import fresh_name
 from ...syncs.host_code import works_on_host
-from ...syntax import assigned_once, contains
+from ...syntax import assigned_once, contains, line_before
 from ..aliases import is_deleted, is_written_under_any_name
 from ..data import COMPUTES, LEARNS
 from ..devices import move_target
@@ -123,7 +123,7 @@ def _before_the_loop(node: cst.Call, loop: cst.CSTNode, place: Place) -> Fix | N
         pairs = [(one, name) for one in _alike(node, loop, place)]
     if not name:
         return None
-    before = place.before(around, f"{name} = {source}\n{place.indent(around)}")
+    before = line_before(around, f"{name} = {source}", place)
     return place.edits(
         pairs,
         safety="unsafe",

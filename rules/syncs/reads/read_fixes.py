@@ -11,7 +11,7 @@ from pytest_dispatchguard import Edit, Fix, Place, nodes
 
 from ...allocations.aliases import is_written_through
 from ...fresh_names import fresh_name
-from ...syntax import bound_names, contains, is_word, names_in
+from ...syntax import bound_names, contains, is_word, line_before, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read
 
@@ -343,7 +343,7 @@ def read_ahead(row: Sequence[Read], place: Place) -> Fix | None:
     if not whole or len(set(names)) != len(names):
         return None
     if inserted:
-        more.append(place.before(first, f"{whole}\n{place.indent(first)}"))
+        more.append(line_before(first, whole, place))
     else:
         pairs.append((first.body[0], whole))
     return place.edits(
@@ -417,7 +417,7 @@ def read_before(read: Read, place: Place) -> Fix | None:
     source = place.text(read.call)
     if not name or "\n" in source:
         return None
-    more = place.before(outer, f"{name} = {source}\n{place.indent(outer)}")
+    more = line_before(outer, f"{name} = {source}", place)
     return place.edits(
         [(read.call, name)],
         safety="unsafe",

@@ -15,7 +15,7 @@ from ...before_loops import may_move, outside
 from ...fresh_names import fresh_name
 from ...kept_results import used_again
 from ...same_value import settled
-from ...syntax import bound_names, contains, names_in, target_names
+from ...syntax import bound_names, contains, line_before, names_in, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
 from .read_fixes import READ_AS, read_ahead, read_before, read_together
@@ -212,12 +212,11 @@ def _read_whole(
         pairs.append((one.call if one.how == "item" else one.tensor, f"{name}[{index}]"))
     if not name or not any(node in (read.call, read.tensor) for node, _ in pairs):
         return None
-    before = f"{name} = {bare(base, place)}.tolist()\n{place.indent(around)}"
     return place.edits(
         pairs,
         safety="unsafe",
         message="Read all of it once, before the loop; needs a tensor of one dimension",
-        more=[place.before(around, before)],
+        more=[line_before(around, f"{name} = {bare(base, place)}.tolist()", place)],
     )
 
 

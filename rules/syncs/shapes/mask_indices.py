@@ -11,7 +11,7 @@ from pytest_dispatchguard import Fix, Place, Scene, nodes
 from ...allocations.uses import bare
 from ...fresh_names import fresh_name
 from ...same_value import may_be_skipped, stays
-from ...syntax import names_in, subscripts_written
+from ...syntax import is_left, line_before, names_in, subscripts_written
 from ..waits import mask_of
 
 
@@ -30,7 +30,7 @@ def by_indices(
     ):
         return None
     between = place.block[at[0] : at[-1]]
-    if not stays(mask, between, place) or _is_left(between):
+    if not stays(mask, between, place) or is_left(between):
         return None
     written = [
         target
@@ -69,7 +69,7 @@ def written_by_indices(mask: cst.BaseExpression, place: Place) -> Fix | None:
             times += len(used) + sum(
                 isinstance(small, cst.AugAssign) for small in line.body
             ) * bool(used)
-        if not stays(mask, [line], place) or _is_left([line]):
+        if not stays(mask, [line], place) or is_left([line]):
             break
     return _by_rows(mask, found, place.statement, place) if times > 1 else None
 
@@ -102,12 +102,12 @@ def _by_rows(
         if isinstance(element.slice, cst.Index) and place.same(element.slice.value, mask)
     ]
     target = f"({name},)" if spread else name
-    whole = f"{target} = {bare(mask, place)}.nonzero(as_tuple=True)\n{place.indent(line)}"
+    whole = f"{target} = {bare(mask, place)}.nonzero(as_tuple=True)"
     return place.edits(
         pairs,
         safety="unsafe",
         message="Find the indices once; needs a boolean mask with a dimension",
-        more=[place.before(line, whole)],
+        more=[line_before(line, whole, place)],
     )
 
 
@@ -119,12 +119,6 @@ def _writes_one(line: cst.CSTNode, place: Place) -> bool:
         and place.kind(small.value).ndim == 0
         for small in line.body
     )
-
-
-def _is_left(lines: Sequence[cst.CSTNode]) -> bool:
-    """Whether somebody else may run between lines: a generator's caller, or what waits beside a coroutine."""
-    walked = (one for line in lines for one in nodes.walk(line))
-    return any(isinstance(one, cst.Yield | cst.Await) for one in walked)
 
 
 def _is_by(mask: cst.BaseExpression, node: cst.Subscript, place: Place) -> bool:
