@@ -133,6 +133,37 @@ def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
     assert repository.state() == before
 
 
+def test_a_change_is_told_as_precisely_as_was_asked(repository: Repository, run: Any) -> None:
+    repository.source.write_text(LIBRARY.replace("def entry", "# a comment\n\ndef entry"))
+    within = run("--overhead-precision=20%")
+    within.assert_outcomes(passed=1)
+    within.stdout.no_fnmatch_line("*less precisely*")
+    change = row(repository)["base"]["change"]
+    assert (change["high"] - change["low"]) / 2 < 0.2 * change["value"]
+    repository.source.write_text(WRAPPED)
+    wide = run("--overhead-precision=0.1")  # no machine tells that
+    wide.assert_outcomes(failed=1)
+    wide.stdout.fnmatch_lines(
+        ["warning: a change is known less precisely than ±0.1%: raise --overhead-max-time"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--overhead-precision=2%"], "*--overhead-precision needs --overhead-budget=check and *"),
+        (["--overhead-precision=wide"], "*'wide' is not a percentage such as 2%, more than 0*"),
+        (["--overhead-precision=0", "--overhead-against=HEAD"], "*'0' is not a percentage*"),
+    ],
+)
+def test_a_precision_of_nothing_is_refused(
+    pytester: pytest.Pytester, plugin_flags: tuple[str, ...], words: list[str], said: str
+) -> None:
+    result = pytester.runpytest_subprocess(*plugin_flags, "--overhead-budget", *words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+
+
 def test_a_comment_passes_by_counters_alone(repository: Repository, run: Any) -> None:
     repository.source.write_text(LIBRARY.replace("def entry", "# a comment\n\ndef entry"))
     run().assert_outcomes(passed=1)

@@ -39,6 +39,8 @@ class Options(NamedTuple):
     confidence: float
     max_time: float
     timeout: float
+    precision: float | None
+    """How large a part of its value half an interval between two revisions may be."""
     workers: int
     undecided: str
     device: tuple[str, ...] | None
@@ -68,7 +70,9 @@ class Options(NamedTuple):
         kept = self.mode == "update" or self.save is not None or self.histogram is not None
         seconds = 0.0 if self.mode == "count" else self.max_time  # none: counters alone
         saved = self.save is not None
-        return HowToMeasure(self.confidence, seconds, self.workers, self.timeout, kept, saved)
+        return HowToMeasure(
+            self.confidence, seconds, self.workers, self.timeout, kept, saved, self.precision
+        )
 
 
 class _Option(NamedTuple):
@@ -110,6 +114,13 @@ def _confidence(word: str) -> float:
 
 def _seconds(word: str) -> float:
     return _number(word, lambda n: 0 < n <= 86400, "seconds, more than 0")
+
+
+def _percent(word: str) -> float:
+    number = _number(
+        word.removesuffix("%"), lambda n: 0 < n < 100, "a percentage such as 2%, more than 0"
+    )
+    return number / 100
 
 
 def _count(word: str) -> int:
@@ -227,6 +238,13 @@ _ALL = (
         0.999,
     ),
     _Option("max-time", "SECONDS", "maximum time to measure one test (default: 5)", _seconds, 5.0),
+    _Option(
+        "precision",
+        "PERCENT",
+        "with --overhead-against, time every test until its change is known to within this, such as 2%, or "
+        "its time is up (default: until there is a verdict)",
+        _percent,
+    ),
     _Option(
         "timeout",
         "SECONDS",
@@ -430,7 +448,7 @@ def _refuse(config: pytest.Config, options: Options) -> None:
         f"--overhead-{name}"
         for name in (
             *("json", "report", "histogram", "sort", "group-by", "history"),
-            *("against", "compare", "save"),
+            *("against", "compare", "save", "precision"),
         )
         if config.getoption(f"--overhead-{name}") is not None
     ]
@@ -462,6 +480,11 @@ def _refuse(config: pytest.Config, options: Options) -> None:
             "--overhead-ghost cannot be combined with --overhead-budget: the ghost's own work would "
             "be in all "
             "figures; in tests that count waits, use the fixture ghost_cuda"
+        )
+    if "--overhead-precision" in given and (options.against is None or options.mode == "count"):
+        raise pytest.UsageError(
+            "--overhead-precision needs --overhead-budget=check and --overhead-against: it is of times "
+            "that are compared"
         )
     if "--overhead-against" in given and "--overhead-compare" in given:
         raise pytest.UsageError("--overhead-against and --overhead-compare: name one base, not two")

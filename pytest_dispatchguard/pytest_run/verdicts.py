@@ -123,6 +123,7 @@ class Gatherer:
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure.budgets import budget_file, session
+        from pytest_dispatchguard.measure.budgets.comparison import less_precise
         from pytest_dispatchguard.report.budgets import paces
         from pytest_dispatchguard.report.budgets.sorting import in_groups
 
@@ -141,6 +142,8 @@ class Gatherer:
         if undecided and self.options.undecided == "warn":
             said = f"warning: {undecided} undecided: times were too uncertain to decide, see above"
             terminalreporter.line(said, yellow=True)
+        for line in less_precise(self.verdicts, self.options.precision):
+            terminalreporter.line(line, yellow=True)
         if self.written:
             terminalreporter.line(self.written)
         if self.options.mode != "update":

@@ -19,9 +19,10 @@ _REGRESSION = Limit(AGAINST_BASE, 1.05)
 """The default limit: how many times slower than its base a subject may be."""
 
 
-def needs_times(verdict: Verdict, base: Base) -> bool:
-    """Whether times are needed to decide, after counters."""
-    return not base.note and verdict.measured is not None and _limit(verdict, base) is not None
+def needs_times(verdict: Verdict, base: Base, precision: float | None = None) -> bool:
+    """Whether times are needed, after counters: to decide, or as it was asked how precise they are to be."""
+    timed = not base.note and verdict.measured is not None
+    return timed and (precision is not None or _limit(verdict, base) is not None)
 
 
 def _limit(verdict: Verdict, base: Base) -> Limit | None:
@@ -37,10 +38,30 @@ def _of_python(counters: Mapping[str, int]) -> dict[str, int]:
     return {name: number for name, number in counters.items() if name not in ROUGHLY}
 
 
-def is_open(verdict: Verdict, base: Base) -> bool:
-    """Whether times are needed, and could not decide so far: more of them may, whatever counters say."""
+def is_open(verdict: Verdict, base: Base, precision: float | None = None) -> bool:
+    """Whether times are needed, and could not decide so far, or are less precise than was asked for: more of
+    them may, whatever counters say."""
     limit, change = _limit(verdict, base), base.change
-    return limit is not None and change is not None and kept(limit, change) is None
+    if change is None:
+        return False
+    return is_wide(change, precision) or (limit is not None and kept(limit, change) is None)
+
+
+def is_wide(change: Interval, precision: float | None) -> bool:
+    """Whether half of an interval is a larger part of its value than was asked for."""
+    return precision is not None and not (change.high - change.low) / 2 <= precision * change.value
+
+
+def less_precise(verdicts: Sequence[Verdict], precision: float | None) -> list[str]:
+    """What a run says of changes that it could not tell as precisely as was asked."""
+    changes = [verdict.base.change for verdict in verdicts if verdict.base and verdict.base.change]
+    wide = sum(is_wide(change, precision) for change in changes)
+    if precision is None or not wide:
+        return []
+    which = "a change is" if wide == 1 else f"{wide} changes are"
+    return [
+        f"warning: {which} known less precisely than ±{100 * precision:.3g}%: raise --overhead-max-time"
+    ]
 
 
 def against(verdict: Verdict, base: Base) -> Verdict:

@@ -192,8 +192,13 @@ class Measuring:
         alone, before = found.verdicts, Found()
         self._ask(source, before, item, 0.0, False)  # counters alone
         bases = self._bases(before, alone)
-        if any(map(needs_times, alone, bases)):
-            bases = self._in_lockstep(item, alone, bases, source)
+        names = [
+            verdict.subject
+            for verdict, base in zip(alone, bases, strict=True)
+            if needs_times(verdict, base, self.options.precision)
+        ]
+        if names:
+            bases = self._in_lockstep(item, alone, bases, source, names)
         found.verdicts = list(map(against, alone, bases))
 
     def _in_lockstep(
@@ -202,10 +207,10 @@ class Measuring:
         alone: Sequence[Verdict],
         bases: Sequence[Base],
         source: Source,
+        names: Sequence[str],
     ) -> list[Base]:
-        """The bases, with how subjects differ from them: timed by turns in as many pairs of processes as the
-        verdicts need."""
-        names = [v.subject for v, base in zip(alone, bases, strict=True) if needs_times(v, base)]
+        """The bases, with how the subjects of these names differ from them: timed by turns in as many pairs
+        of processes as verdicts, and the precision that was asked for, need."""
         options = self.options
 
         def told(paired: Paired) -> list[Base]:
@@ -215,7 +220,10 @@ class Measuring:
             ]
 
         def decided(paired: Paired) -> bool:
-            return not any(map(is_open, alone, told(paired)))
+            return not any(
+                v.subject in names and is_open(v, base, options.precision)
+                for v, base in zip(alone, told(paired), strict=True)
+            )
 
         sides, tick = (self.head, source), partial(self._tick, item.name)
         return told(by_turns(sides, node_id_of(item), names, options, decided, tick))

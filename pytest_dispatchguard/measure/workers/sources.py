@@ -30,6 +30,9 @@ class Options:
     """Whether ratios are kept, and so are to be as sure as one process can make them."""
     saving: bool = False
     """Whether the run is saved, for later ones to be compared with."""
+    precision: float | None = None
+    """How large a part of its value half the interval of a comparison with the base may be; None if all that
+    is asked is a verdict."""
 
 
 class Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure.budgets import comparison
-from pytest_dispatchguard.measure.budgets.comparison import against, is_open, needs_times
+from pytest_dispatchguard.measure.budgets.comparison import (
+    against,
+    is_open,
+    less_precise,
+    needs_times,
+)
 from pytest_dispatchguard.model.compiled import Compiled, Guards
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
@@ -86,6 +92,38 @@ def test_times_stay_open_whatever_counters_say() -> None:
     assert is_open(limited, wide)
     assert not is_open(limited, replace(wide, change=Interval(1.01, 1.0, 1.015)))
     assert not is_open(limited, base())
+
+
+def test_times_stay_open_until_they_are_as_precise_as_was_asked() -> None:
+    clear = replace(base(), change=Interval(0.5, 0.45, 0.55))
+    faster = verdict(2.0, Limit("regression", 1.02))
+    assert not is_open(faster, clear)
+    assert is_open(faster, clear, precision=0.05)
+    assert not is_open(faster, clear, precision=0.11)
+    assert is_open(verdict(2.0), replace(base(), change=Interval(1.0, 0.0, math.inf)), 0.05)
+    assert needs_times(verdict(9.0), base(1.0), 0.05)
+    assert not needs_times(verdict(), Base("main", {}, note="it cannot tell"), 0.05)
+
+
+@pytest.mark.parametrize(
+    ("halves", "said"),
+    [
+        ([], []),
+        ([0.02, 0.025], []),
+        ([0.02, 0.04], ["a change is known less precisely than ±3%: raise --overhead-max-time"]),
+        (
+            [0.05, math.inf],
+            ["2 changes are known less precisely than ±3%: raise --overhead-max-time"],
+        ),
+    ],
+)
+def test_what_is_less_precise_than_was_asked_is_told(halves: list[float], said: list[str]) -> None:
+    found = [
+        replace(verdict(), base=replace(base(), change=Interval(1.0, 1 - half, 1 + half)))
+        for half in halves
+    ]
+    assert less_precise(found, 0.03) == [f"warning: {line}" for line in said]
+    assert less_precise(found, None) == []
 
 
 def test_a_counter_that_grew_fails_whatever_the_time() -> None:
