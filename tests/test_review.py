@@ -4,12 +4,13 @@ make of the tree."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,31 @@ def test_a_wait_that_a_change_adds(repository: Path) -> None:
     (told,) = review(repository, "sync", "--format", "github").json["comments"]
     assert (told["path"], told["side"]) == ("net/layers.py", "RIGHT")
     assert (told["start_line"], told["line"]) == (15, 16), "what its fix replaces"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such terminals")
+def test_at_a_terminal_it_is_text(repository: Path) -> None:
+    git(repository, "checkout", "-q", "sync")
+    words = (sys.executable, "-m", "pytest_dispatchguard", "review", "--base", "main")
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        with os.fdopen(theirs, "wb") as out:
+            told = subprocess.Popen(
+                words,
+                cwd=repository,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "COLUMNS": "200", "TERM": "dumb"},
+            )
+        shown = b""
+        with suppress(OSError):  # at the end, on Linux
+            while more := screen.read(4096):
+                shown += more
+    _, complaints = told.communicate()
+    assert told.returncode == 1, complaints
+    first, *_, last = shown.decode().split("\r\n\r\n")
+    assert re.match(r"net/layers\.py:15:\d+ DG401 ", first)
+    assert last.startswith("1 new finding (compared with main)")
 
 
 def test_a_wrapper_and_what_it_makes_hot(repository: Path) -> None:

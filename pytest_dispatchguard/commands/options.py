@@ -56,14 +56,17 @@ def output_options(command: argparse.ArgumentParser) -> Any:
     return output
 
 
-def format_and_file(command: Any, choices: Sequence[str]) -> None:
-    """Add `--format` and `--output FILE`, whose name may choose the format: see `chosen_format`."""
-    format_option(command, choices, None)
+def format_and_file(command: Any, choices: Sequence[str], usual: str = "") -> None:
+    """Add `--format` and `--output FILE`, whose name may choose the format: see `chosen_format`. `usual`
+    says which one it is without either, if that is not always the first."""
+    format_option(command, choices, None, usual)
     names = [suffix for suffix, form in _SUFFIXES.items() if form in choices]
     output_file(command, names=", ".join(names))
 
 
-def format_option(command: Any, choices: Sequence[str], default: str | None = "text") -> None:
+def format_option(
+    command: Any, choices: Sequence[str], default: str | None = "text", usual: str = ""
+) -> None:
     """Add `--format`, and ruff's spelling of it. If the default is None, no option means the first choice."""
     command.add_argument(
         "--format",
@@ -71,7 +74,7 @@ def format_option(command: Any, choices: Sequence[str], default: str | None = "t
         choices=choices,
         default=default,
         metavar="FORMAT",
-        help=f"output format: {', '.join(choices)} (default: {default or choices[0]})",
+        help=f"output format: {', '.join(choices)} (default: {usual or default or choices[0]})",
     )
 
 

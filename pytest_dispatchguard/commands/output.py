@@ -168,12 +168,12 @@ def colored(choice: str) -> bool:
     """Whether standard output is in color."""
     if choice != "auto":
         return choice == "always"
-    return (
-        sys.stdout is not None
-        and sys.stdout.isatty()
-        and "NO_COLOR" not in os.environ
-        and os.environ.get("TERM") != "dumb"
-    )
+    return on_terminal() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def on_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 _UNCUT = 1000

@@ -35,6 +35,7 @@ from pytest_dispatchguard.report.budgets.markdown import as_markdown
 from pytest_dispatchguard.report.diff import unified
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review import markdown
+from pytest_dispatchguard.report.review import text as terminal_review
 from pytest_dispatchguard.report.statistics import statistics
 
 from .. import started
@@ -90,8 +91,9 @@ def test_reviews_show_it(nasty: Report) -> None:
     found = nasty.findings[0]
     remark = Remark(found, 1, 1, Stretch(1, 1, NASTY, {}))
     page = Review(NASTY, (remark,), (found,), (found,), notes=(NASTY,))
-    text = markdown.render(page, Options(sources=lambda path: "x\n"))
-    assert steering(text) == set() and commands(text) == []
+    options = Options(sources=lambda path: "x\n")
+    for told in (markdown.render(page, options), terminal_review.render(page, options)):
+        assert steering(told) == set() and commands(told) == []
 
 
 def test_lists_show_it(nasty: Report) -> None:

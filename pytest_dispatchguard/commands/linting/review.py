@@ -10,6 +10,7 @@ from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     baseline_option,
     chosen_format,
+    color_option,
     format_and_file,
     given_settings,
     how_read,
@@ -18,10 +19,10 @@ from pytest_dispatchguard.commands.options import (
     which_rules,
     working_folder,
 )
-from pytest_dispatchguard.commands.output import put, say
+from pytest_dispatchguard.commands.output import colored, on_terminal, put, say, width
 from pytest_dispatchguard.model.errors import UserError
 
-_FORMATS = ("markdown", "json", "github", "gitlab", "prompt")
+_FORMATS = ("markdown", "text", "json", "github", "gitlab", "prompt")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +62,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     which = which_rules(parser)
     levels(which)
     baseline_option(parser)
-    format_and_file(parser, _FORMATS)
+    format_and_file(parser, _FORMATS, "text on a terminal, markdown elsewhere")
+    color_option(parser)
     parser.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
@@ -96,7 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
             progress=tell,
         )
         found = review(asked, arguments.budgets, say)
-    put(arguments, written(found, chosen_format(arguments, _FORMATS)), sys.stdout)
+    form = chosen_format(arguments, _FORMATS)
+    if arguments.format is None and arguments.output is None and on_terminal():
+        form = "text"
+    color = arguments.output is None and colored(arguments.color)
+    put(arguments, written(found, form, color=color, width=width()), sys.stdout)
     if arguments.post:
         done = posted(found, os.environ, arguments.post_timeout or SECONDS)
         say(

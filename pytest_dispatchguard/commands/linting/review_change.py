@@ -30,10 +30,12 @@ from pytest_dispatchguard.report.review import (
 from pytest_dispatchguard.report.review import (
     json_,
     prompt,
+    text,
 )
 from pytest_dispatchguard.report.review import markdown as page
 
 FORMATS: Mapping[str, Callable[[Review, Options], str]] = {
+    "text": text.render,
     "markdown": page.render,
     "json": json_.render,
     "github": review_github.render,
@@ -60,12 +62,12 @@ def review(asked: Asked, budgets: Sequence[str] | None, tell: Tell) -> Reviewed:
     return replace(found, review=replace(found.review, budgets=tuple(changes), kept=kept))
 
 
-def written(found: Reviewed, form: str) -> str:
+def written(found: Reviewed, form: str, *, color: bool, width: int) -> str:
     """The review in one of the formats."""
     from pytest_dispatchguard.commands.places import from_here
 
     shown = from_here(found.config.root)
-    return FORMATS[form](found.review, Options(sources=found.sources, shown=shown))
+    return FORMATS[form](found.review, Options(color, width, found.sources, shown))
 
 
 def posted(found: Reviewed, environment: Mapping[str, str], seconds: float) -> Posted:

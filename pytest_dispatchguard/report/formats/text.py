@@ -52,7 +52,7 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
     sources = cache(options.source)
     told = report.of("sure", "maybe")
     for finding, *others in alike(told if report.ranked else ranked(told)):
-        yield from _finding(finding, sources, options)
+        yield from finding_lines(finding, sources, options)
         if others:
             yield [(f"  {len(others)} more like it:", "dim")]
         for other in others:
@@ -151,7 +151,8 @@ def _cell(text: str, wide: int, *, right: bool = False) -> str:
     return room + text if right else text + room
 
 
-def _finding(finding: Finding, sources: Sources, options: Options) -> Iterator[Line]:
+def finding_lines(finding: Finding, sources: Sources, options: Options) -> Iterator[Line]:
+    """One finding: its place and message, why it is hot, what it costs, its line, its fix."""
     width = options.width
     safe = finding.fix is not None and finding.fix.safety == "safe"
     message, *more = statement(finding).splitlines() or [""]

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from pathlib import PurePath
 
 from pytest_dispatchguard.model.findings import Finding
-from pytest_dispatchguard.model.measurements import CostlyLine
-from pytest_dispatchguard.model.reviews import BudgetChange, Remark, Review
-from pytest_dispatchguard.model.verdicts import Outcome
+from pytest_dispatchguard.model.reviews import Remark, Review
 from pytest_dispatchguard.report.budgets.markdown import SIGNS
 from pytest_dispatchguard.report.fingerprint import fingerprints
 from pytest_dispatchguard.report.formats.markdown import linked, listed, reasons, shown_fix
 from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
+from pytest_dispatchguard.report.review.wording import causes, headline
 from pytest_dispatchguard.report.suggestions import Lines, whole_lines
 from pytest_dispatchguard.report.wording import NAME, bill, costs, count, remedy, statement
 from pytest_dispatchguard.visible import one_line
 
 _MOST_OF_BUDGETS = LIMIT // 2
 _MOST_GONE = 20
-_MOST_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +105,6 @@ def body(comment: Comment, options: Options, opening: str = "suggestion") -> str
     return "\n".join((*lines, "", mark(comment.fingerprint))) + "\n"
 
 
-def headline(review: Review) -> str:
-    """The change in one line."""
-    parts = []
-    notes = sum(finding.certainty == "note" for finding in review.new)
-    if len(review.new) > notes:
-        parts.append(count(len(review.new) - notes, "new finding"))
-    if notes:
-        parts.append(count(notes, "new note"))
-    if review.fixed:
-        parts.append(f"{len(review.fixed)} gone")
-    outcomes = Counter(change.verdict for change in review.budgets or ())
-    words: dict[Outcome, str] = {
-        "fail": "over budget",
-        "error": "broken",
-        "undecided": "undecided",
-    }
-    parts += [f"{outcomes[o]} {words[o]}" for o in words if outcomes[o]]
-    moved = outcomes["pass"] + outcomes["skipped"]
-    if moved:
-        parts.append(f"{count(moved, 'budget')} moved")
-    if parts:
-        return ", ".join(parts)
-    return "nothing new" + (", every budget unchanged" if review.budgets is not None else "")
-
-
 def summary(review: Review, options: Options, *, commented: bool) -> str:
     """The review as one comment. Findings that are `commented` on at their lines are only counted here."""
     sources = cache(options.source)
@@ -216,19 +187,3 @@ def _budgets(review: Review) -> Iterator[str]:
                 return
             used += len(block)
             yield block
-
-
-def causes(change: BudgetChange) -> list[str]:
-    """What became more expensive and where, one line each."""
-    told = [line for line in change.reason.splitlines()[:1] if line]
-    lines = sorted(change.lines, key=lambda line: -(line.extra or 0))
-    told += [_costly(line) for line in lines[:_MOST_LINES] if line.extra]
-    for group in change.guards[:_MOST_LINES]:
-        place = f" at {group.place}: {group.text}" if group.place else ""
-        told.append(f"+{group.extra} guards {group.kind} of {group.pattern}{place}")
-    return told
-
-
-def _costly(line: CostlyLine) -> str:
-    path = PurePath(line.path).as_posix()
-    return f"+{line.extra} instructions at {path}:{line.line}: {line.text.strip()}"

@@ -6,7 +6,7 @@ from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.reviews import Review
 from pytest_dispatchguard.report.formats.prompt import prompt, quoted
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review.markdown import causes, headline
+from pytest_dispatchguard.report.review.wording import causes, headline
 from pytest_dispatchguard.report.wording import count, ranked
 from pytest_dispatchguard.visible import one_line
 
