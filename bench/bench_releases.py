@@ -222,7 +222,7 @@ def wrong(results: Mapping[str, Any]) -> list[str]:
                 out.append(f"{step}, {call}: ±{wide:.1%}")
         first, *others = (row["change"] for row in rows)
         for other in others:
-            if differ(first, other) > min(allowed(first, other), WIDEST):
+            if differ(first, other) > allowed(first, other):
                 out.append(f"{step}, {call}: {first['value']:.3f}, then {other['value']:.3f}")
     return out
 
@@ -260,7 +260,7 @@ def page(results: Mapping[str, Any]) -> str:
         "",
         f"All {len(again)} pairs of answers differ by at most {most:.2%}, and {outside} by more than the",
         "narrower of their intervals, as one pair in fifty does (99.9% intervals). They may differ by",
-        f"what both intervals allow together, and by {WIDEST:.0%} at most.",
+        "what both intervals allow together.",
         "",
         *table(
             ["step", *CALLS, "apart"],

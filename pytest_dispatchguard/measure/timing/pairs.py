@@ -37,6 +37,10 @@ many pairs that counts for. The same code was seen 0.2% apart, and releases that
 _APART_OF_CHANGE = 0.02
 """The same as `_APART`, in addition, as a part of what only the dearer revision does (58% of a call that came
 to take 42% of what it took)."""
+_WORKERS_OF_CHANGE = 0.013
+"""The same as `_WORKERS_APART`, in addition, as a part of what only the dearer revision does: 1.3% were seen
+between eight pairs of workers that were forked six times each, for five calls that came to take a half to a
+fifth."""
 _OF_CHANGE = 0.008
 """The standard deviation of answers given at different times, as a part of the same. How dear that is depends
 on how the machine does meanwhile, for minutes, so more pairs do not average it. Six answers about a release
@@ -110,7 +114,7 @@ def _half_width(
     spent = error / 2 if last else error / 2 / _LOOKS
     pairs = t_quantile(1 - spent, freedom) * sd / math.sqrt(count)
     # What is due to the workers, and to the time, is the same at all looks.
-    common = _WORKERS_APART / math.sqrt(workers)
+    common = math.hypot(_WORKERS_APART, _WORKERS_OF_CHANGE * of_one) / math.sqrt(workers)
     return math.hypot(
         pairs, t_quantile(1 - error, _WORKERS_KNOWN) * math.hypot(common, _OF_CHANGE * of_one)
     )
