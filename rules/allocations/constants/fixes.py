@@ -12,6 +12,14 @@ from ...syntax import assigned, method_call
 from ..data import FROM_DATA, is_number
 from ..devices import move_target
 
+_OF_THEIR_OWN = {
+    "0": "zeros",
+    "0.0": "zeros",
+    "0.": "zeros",
+    "1": "ones",
+    "1.0": "ones",
+    "1.": "ones",
+}
 _MOST = 8
 """Tensors that the function of a constant keeps."""
 
@@ -28,27 +36,33 @@ def _sized(data: cst.BaseExpression) -> tuple[tuple[int, ...], list[cst.BaseExpr
 
 
 def filled(node: cst.Call, data: cst.BaseExpression, place: Place) -> Fix | None:
-    """`torch.full((1,), 0, …)` for `torch.tensor([0], …)`: of one number, however often it is there."""
+    """`torch.full((2,), 0.5, …)` for `torch.tensor([0.5, 0.5], …)`: of one number, however often it is there;
+    zeros and ones have functions of their own."""
     found = _sized(data)
     if found is None or not found[0] or len({place.text(n) for n in found[1]}) != 1:
         return None
     shape, number = found[0], found[1][0]
     if not is_number(number, place):
         return None
-    own = place.last_name(node) == "new_tensor"
-    receiver = place.receiver(node)
-    if own and receiver is not None:
-        function = f"{place.text(receiver)}.new_full"
-    elif place.name(node) in FROM_DATA and place.spelling("torch.full"):
-        function = place.spelling("torch.full")
-    else:
-        return None
-    size = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
     rest = _further(node, data, place)
     if rest is None or rest.keys() - {"dtype", "device"}:
         return None
-    given = [size, place.text(number), *(f"{k}={v}" for k, v in rest.items())]
-    if "\n" in "".join(given):
+    receiver = place.receiver(node)
+    own = place.last_name(node) == "new_tensor" and receiver is not None
+    # Without a dtype, that of `full` follows the number; that of `zeros` does not.
+    told = place.text(number)
+    of_its_own = _OF_THEIR_OWN.get(told) if own or "dtype" in rest or "." in told else None
+    if own and receiver is not None:
+        function = f"{place.text(receiver)}.new_{of_its_own or 'full'}"
+    elif place.name(node) in FROM_DATA:
+        function = place.spelling(f"torch.{of_its_own or 'full'}")
+    else:
+        return None
+    size = ", ".join(map(str, shape))
+    if of_its_own is None:
+        size = f"({size}{',' if len(shape) == 1 else ''}), {told}"
+    given = [size, *(f"{k}={v}" for k, v in rest.items())]
+    if not function or "\n" in "".join(given):
         return None
     return place.replace(
         node, f"{function}({', '.join(given)})", safety="safe", message="Fill it on the device"

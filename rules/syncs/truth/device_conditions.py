@@ -20,15 +20,10 @@ def truth_on_device(node: cst.BaseExpression, denied: bool, place: Place) -> str
     if isinstance(node, cst.BooleanOperation):
         if _is_long(node):
             return None
-        parts = (
-            truth_on_device(node.left, denied, place),
-            truth_on_device(node.right, denied, place),
-        )
-        if None in parts:
-            return None
-        both = isinstance(node.operator, cst.And) is not denied
-        joined = f" {'&' if both else '|'} ".join(operand(part or "") for part in parts)
-        return f"({joined})" if node.lpar else joined
+        joined = _joined(node, False, place)
+        if not denied or joined is None:
+            return joined
+        return f"~({joined})" if "~" not in joined else _joined(node, True, place)
     if asked_certainty(node, place) != "sure" or isinstance(node, cst.NamedExpr):
         return None
     if isinstance(node, cst.Comparison) and len(node.comparisons) != 1:
@@ -44,6 +39,16 @@ def truth_on_device(node: cst.BaseExpression, denied: bool, place: Place) -> str
         return shown if boolean else f"{shown if plain else f'({shown})'} != 0"
     shown = shown if plain else f"({shown})"
     return f"~{shown}" if boolean else f"{shown} == 0"
+
+
+def _joined(node: cst.BooleanOperation, denied: bool, place: Place) -> str | None:
+    """Both operands of a chain, or their contraries, with the sign that joins tensors."""
+    left = truth_on_device(node.left, denied, place)
+    right = truth_on_device(node.right, denied, place)
+    if left is None or right is None:
+        return None
+    both = isinstance(node.operator, cst.And) is not denied
+    return f"{operand(left)} {'&' if both else '|'} {operand(right)}"
 
 
 def _is_long(node: cst.BaseExpression) -> bool:
@@ -66,7 +71,21 @@ def _asks(node: cst.BaseExpression) -> bool:
 def operand(text: str) -> str:
     """A condition as it may stand beside `&` and `|`."""
     signs = ("<", "<=", ">", ">=", "==", "!=", "|", "&")
-    return f"({text})" if any(f" {sign} " in text for sign in signs) else text
+    loose = any(f" {sign} " in text for sign in signs)
+    return f"({text})" if loose and not _stands_alone(text) else text
+
+
+def _stands_alone(text: str) -> bool:
+    """Whether a text is in parentheses as a whole, perhaps denied."""
+    opened = text.removeprefix("~")
+    if not opened.startswith("("):
+        return False
+    depth = 0
+    for place, char in enumerate(opened):
+        depth += (char == "(") - (char == ")")
+        if not depth:
+            return place == len(opened) - 1
+    return False
 
 
 def host_before(
