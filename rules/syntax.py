@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import libcst as cst
@@ -32,6 +32,19 @@ def is_left(parts: Iterable[cst.CSTNode]) -> bool:
 def line_before(statement: cst.CSTNode, line: str, place: Place) -> Edit:
     """A line of its own before a statement."""
     return place.before(statement, f"{line}\n{place.indent(statement)}")
+
+
+def further_arguments(
+    call: cst.Call, given: Sequence[str], place: Place
+) -> tuple[cst.BaseExpression, str]:
+    """The last argument of a call and what stands in its place with more of them behind it: on lines of their
+    own, where it has one."""
+    last = call.args[-1].value
+    comma = call.args[-2].comma if len(call.args) > 1 else None
+    before = comma.whitespace_after if isinstance(comma, cst.Comma) else call.whitespace_before_args
+    own_line = isinstance(before, cst.ParenthesizedWhitespace)
+    gap = f",\n{place.indent(last)}" if own_line else ", "
+    return last, gap.join([place.text(last), *given])
 
 
 def is_word(node: cst.CSTNode | None, *words: str) -> bool:

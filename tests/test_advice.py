@@ -393,16 +393,17 @@ def test_what_each_round_makes_anew_is_not_to_be_read_before_the_loop(tmp_path: 
         ("torch.zeros(4).unsqueeze(0).to(x)", "safe", False),
         ("torch.zeros(4).long().to(x)", "safe", True),
         ("(torch.ones(4) * 0.5).to(x)", "safe", True),
-        ("(torch.arange(4) * -2).to(x.device)", "safe", True),
-        ("torch.exp(torch.arange(4) * -2).to(x.device)", "unsafe", True),
-        ("(2 ** torch.ones(4)).to(x.device)", "unsafe", True),
-        ("torch.arange(4).float().sin().to(x.device)", "unsafe", True),
+        ("(torch.arange(4) * -2).to(x.device)", "safe", False),
+        ("torch.exp(torch.arange(4) * -2).to(x.device)", "unsafe", False),
+        ("(2 ** torch.ones(4)).to(x.device)", "unsafe", False),
+        ("torch.arange(4).float().sin().to(x.device)", "unsafe", False),
     ],
 )
 def test_a_factory_takes_the_device_and_what_is_computed_stays(
     tmp_path: Path, value: str, safety: str, keeps: bool
 ) -> None:
-    """A cast or arithmetic between a factory and its move decides the type: the move stays, and converts."""
+    """A cast or arithmetic between a factory and its move decides the type: a move to another tensor stays,
+    and converts; one that only names the device has nothing left to do."""
     (one,) = found(tmp_path, "DG504", f"def f(x: torch.Tensor):\n    return {value}\n")
     assert one.fix is not None
     assert one.fix.safety == safety
@@ -1028,3 +1029,72 @@ def test_what_is_collected_for_a_log_by_its_name(tmp_path: Path, name: str, cert
     )
     told = found(tmp_path, "DG4", body)
     assert {f.certainty for f in told if f.code in ("DG411", "DG416")} == {certainty}
+
+
+SCHEDULER = """import numpy as np
+import torch
+from diffusers import SchedulerMixin
+
+
+class Scheduler(SchedulerMixin):
+    def __init__(self, levels):
+        self.levels = levels
+
+    def set_timesteps(self, steps, device):
+        self.levels = {made}
+        self.levels = self.levels.to({device})
+
+    def parts(self, level):
+        return 1 - level, level
+
+    def step(self, x, i):
+        alpha, level = self.parts(self.levels[i])
+        gap = torch.log(alpha) - torch.log(level)
+        gaps = torch.tensor([gap * j for j in range(3)], device=x.device)
+        return x * torch.exp(-gap) + (torch.exp(-gap) - 1) * gaps * self.levels[i].item()
+"""
+
+
+@pytest.mark.parametrize("code", ["DG411", "DG508", "DG521"])
+def test_what_a_class_keeps_on_the_cpu_is_read_there(tmp_path: Path, code: str) -> None:
+    made = "torch.from_numpy(np.linspace(1, 0, steps))"
+    for device in ('"cpu"', 'device="cpu"', 'torch.device("cpu")'):
+        assert found(tmp_path, code, SCHEDULER.format(made=made, device=device)) == ()
+    elsewhere = SCHEDULER.format(made="torch.rand(steps, device=device)", device="device")
+    assert found(tmp_path, code, elsewhere)
+
+
+def test_a_flag_that_counts_rounds_is_what_it_was_given(tmp_path: Path) -> None:
+    loop = (
+        "def f(model, loader, opt, every):\n    for step, x in enumerate(loader):\n"
+        "        loss = model(x).sum()\n        loss.backward()\n        opt.step()\n"
+        "        due = step % every == 0\n        if {asked}:\n            seen = loss.item()\n"
+    )
+    for asked in ("due", "due and step > 5", "divisible_by(step, every)"):
+        assert found(tmp_path, "DG411", loop.format(asked=asked)) == ()
+    for asked in ("seen", "not due", "step > 5 and due is None"):
+        assert found(tmp_path, "DG411", loop.format(asked=asked))
+
+
+def test_two_names_for_one_result_may_be_a_mistake(tmp_path: Path) -> None:
+    body = (
+        "def f(a: torch.Tensor, b: torch.Tensor):\n    low = torch.mean(a, dim=0)\n"
+        "    high = torch.mean(a, dim=0)\n    return low * b + high\n"
+    )
+    (told,) = found(tmp_path, "DG521", body)
+    assert "meant to be another" in told.message
+    assert told.fix is None
+    (used,) = found(tmp_path, "DG521", body.replace("return low", "low = low + b\n    return low"))
+    assert used.fix is None
+
+
+def test_more_arguments_stand_as_those_before_them(tmp_path: Path) -> None:
+    body = (
+        "def f(x: torch.Tensor, y: torch.Tensor):\n    loss = torch.nn.NLLLoss(reduction='sum')\n"
+        "    return loss(\n        x,\n        y,\n    ) + loss(x, y)\n"
+    )
+    (told,) = found(tmp_path, "DG704", body)
+    assert told.fix is not None
+    new = [edit.replacement for edit in told.fix.edits]
+    assert "y,\n        reduction='sum'" in new
+    assert "y, reduction='sum'" in new

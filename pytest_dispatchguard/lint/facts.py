@@ -13,6 +13,7 @@ register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``
 ``function``, ``built`` and ``tensor`` (what factories of torch make, and methods and arithmetic
 of it, on the CPU or on some device),
 ``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
+``cpu`` (what something else was brought to the CPU as: a tensor, or a module),
 ``item:self.mean`` (what a table written down holds, by the same names),
 ``one`` (beside others: a parameter that is 1 unless somebody asks for another), ``unknown``."""
 
@@ -46,7 +47,7 @@ COMPARING_CALLS = frozenset({"max", "min", "sorted"})
 
 
 CPU = "cpu"
-"""The word for an argument that is surely on the CPU."""
+"""The word for an argument, or a value, that is surely on the CPU."""
 CPU_ATTRIBUTES = frozenset({"batch_sizes"})
 """Attributes that are tensors on the CPU wherever the others of their owner are: of a packed sequence."""
 HELPER_CALL = "helper-call"

@@ -19,7 +19,7 @@ from pytest_dispatchguard import (
 
 from ..syncs.host_code import gives_data, works_on_host
 from ..syncs.used import used_as_tensor
-from ..syntax import is_word, subscripts_written
+from ..syntax import assigned, is_word, subscripts_written
 from .data import (
     FACTORIES,
     FILLED,
@@ -454,11 +454,32 @@ class FactoryThenMove(Rule):
         safety, differs = self._safety(factory, place), self._differs(factory, place)
         if safety == "safe" and _rounds(node, place):
             safety, differs = "unsafe", _OTHER_ROUNDING
+        gone = self._needless_move(node, factory, place)
         return Fix(
             safety,
-            f"create it on the device, and convert it there{differs}",
-            (edit,),
+            f"create it on the device{', and convert it there' if gone is None else ''}{differs}",
+            (edit,) if gone is None else (edit, gone),
         )
+
+    def _needless_move(self, node: cst.Call, factory: cst.Call, place: Place) -> Edit | None:
+        """Takes away a move that only names the device, once the tensor is made there: behind the factory, or
+        as a statement of its own (`x = x.to(device)`)."""
+        moved = place.argument(node, 0, "device")
+        receiver = place.receiver(node)
+        alone = place.last_name(node) == "to" and len(node.args) == 1
+        if not alone or moved is None or receiver is None or not is_device(moved, place):
+            return None
+        if factory in nodes.walk(node):
+            end = None if "#" in place.text(node) else _end(receiver, place)
+            if end is None:
+                return None
+            span = place.replace(node, "", safety="safe", message="").edits[0].span
+            path = place.after(node, "").path
+            return Edit(path, Span(end.line, end.column, span.end_line, span.end_column), "")
+        held = assigned(node, place)
+        if held is None or not isinstance(receiver, cst.Name) or held.value != receiver.value:
+            return None
+        return place.without(place.statement)
 
     def _device(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
         """The source of the device that a tensor is moved to; empty where it is not known by the time that

@@ -66,6 +66,8 @@ class ScalarTensorOnDevice(Rule):
         data = place.argument(node, 0, "data") if new else data_argument(node, place)
         if data is None or not is_number(data, place) or is_kept(node, place):
             return None
+        if _may_be_given_a_tensor(node, data, place):
+            return None
         if is_for_nothing(place):
             return None
         if new:
@@ -125,6 +127,17 @@ class ScalarTensorOnDevice(Rule):
             return "safe" if size or is_constant(data) else "unsafe"
         shape = isinstance(data, cst.Subscript) and place.dotted(data.value).endswith(".shape")
         return "safe" if shape else "unsafe"
+
+
+def _may_be_given_a_tensor(node: cst.Call, data: cst.BaseExpression, place: Place) -> bool:
+    """Whether `as_tensor` is there for callers who give a tensor: of a parameter, of which only its default
+    says that it is a number."""
+    if place.last_name(node) == "tensor" or not isinstance(data, cst.Name):
+        return False
+    return place.value_of(data) is None and any(
+        param.name.value == data.value and param.annotation is None and param.default is not None
+        for param in (*place.function.params.params, *place.function.params.kwonly_params)
+    )
 
 
 def _worked_on(

@@ -14,6 +14,7 @@ from ..same_value import same_value, statements_between
 from ..source_text import repeats_a_call
 from ..syncs.host_code import works_on_host
 from ..syncs.waits import READS
+from ..syntax import assigned, called_name
 from .data import COMPUTES, LEARNS
 from .uses import is_kept, is_written_to
 
@@ -55,7 +56,8 @@ class SameComputationTwice(Rule):
     ## Fix safety
 
     Unsafe: the first result gets a name, or has one, and is used again; nobody may modify it in place. None
-    is offered where somebody may.
+    is offered where somebody may, and where both results have names of their own: one of the two lines may be
+    a copy of the other that somebody forgot to change.
     """
 
     code = "DG521"
@@ -75,15 +77,19 @@ class SameComputationTwice(Rule):
         if before is None or _is_part_of_one(node, place):
             return None
         first, scene = before
+        if _is_only_told(place) and scene.conditions != place.conditions:
+            return None  # of values that are wrong, now and then
         open_to_all = any(
             is_kept(one, place) or _is_handed_out(one, place) for one in (first, node)
         )
+        names = [assigned(one, place) for one in (first, node)]
+        mistaken = None not in names and len({name.value for name in names if name}) == 2
         return place.finding(
             node,
             f"`{place.short(node)}` was computed before, and launches its kernels once more; keep the first "
-            "result in a name",
+            f"result in a name{', if not one of the two is meant to be another' if mistaken else ''}",
             certainty="note" if open_to_all else "sure",
-            fix=None if open_to_all else _used_again(first, scene, node, place),
+            fix=None if open_to_all or mistaken else _used_again(first, scene, node, place),
         )
 
 
@@ -166,6 +172,19 @@ def _is_part_of_one(node: cst.Call, place: Place) -> bool:
             return True
         parent = place.parent(parent)
     return False
+
+
+def _is_only_told(place: Place) -> bool:
+    """Whether a statement prints something, or logs it, or warns of it."""
+    statement = place.statement
+    if isinstance(statement, cst.SimpleStatementLine):
+        statement = statement.body[0]
+    if not isinstance(statement, cst.Expr) or not isinstance(statement.value, cst.Call):
+        return False
+    return called_name(statement.value) in _TELLING
+
+
+_TELLING = frozenset("print warn warning warning_once info debug error log exception".split())
 
 
 def _is_handed_out(node: cst.Call, place: Place) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ def hoisted(
         if held is None:
             return None
         name, gone, comments = held, place.without(place.statement), []
+    gone = _with_blank_lines(gone, place) if gone is not None else None
     own = _own(name.value)
     definition = _defined(node, own, comments, place)
     if (
@@ -45,6 +47,25 @@ def hoisted(
     if not uses or any(id(n) in inside for n in uses) or any(map(_is_private, nodes.walk(node))):
         return None
     return _fix(node, uses, own, definition, gone, place)
+
+
+def _with_blank_lines(gone: Edit, place: Place) -> Edit:
+    """What is removed, with the blank lines behind it where there are some before it, or nothing is."""
+    if gone.replacement or gone.span.column != 1 or gone.span.end_column != 1:
+        return gone
+    at = next((i for i, one in enumerate(place.block) if one is place.statement), -1)
+    if not 0 <= at < len(place.block) - 1:
+        return gone
+    before, behind = _blank_lines(place.block[at]), _blank_lines(place.block[at + 1])
+    if not behind or (at and not before):
+        return gone
+    return replace(gone, span=replace(gone.span, end_line=gone.span.end_line + behind))
+
+
+def _blank_lines(statement: cst.CSTNode) -> int:
+    """The blank lines above a statement, and above the comment on it."""
+    lines = getattr(statement, "leading_lines", ())
+    return len(list(itertools.takewhile(lambda line: line.comment is None, lines)))
 
 
 def _own(name: str) -> str:

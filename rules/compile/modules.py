@@ -11,7 +11,14 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
 from ..certainty import only_where_given
-from ..syntax import assigned_once, call_of, called_name, changed_names, method_call
+from ..syntax import (
+    assigned_once,
+    call_of,
+    called_name,
+    changed_names,
+    further_arguments,
+    method_call,
+)
 from .wrappers import is_only_called
 
 
@@ -205,16 +212,17 @@ class ModuleBuiltPerCall(Rule):
             plain = all(a.keyword is None and not a.star for a in call.args)
             if not plain or len(call.args) != function.inputs or "#" in place.text(call):
                 return None
+            if call.args[-1].value.lpar:
+                return None
         gone = place.without(place.statement) if outer is None else None
         if outer is None and gone is None:
             return None
         written, imports = _spelled(function, place)
         if not written:
             return None
-        pairs = [
-            (call, f"{written}({', '.join([*(place.text(a.value) for a in call.args), *given])})")
-            for call in calls
-        ]
+        pairs: list[tuple[cst.CSTNode, str]] = [(call.func, written) for call in calls]
+        if given:
+            pairs += [further_arguments(call, given, place) for call in calls]
         return place.edits(
             pairs,
             safety="safe",

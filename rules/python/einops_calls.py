@@ -41,8 +41,8 @@ class EinopsPerCall(Rule):
     ```
 
     ## Fix safety
-    Unsafe, and offered where axes are only moved and joined: einops also checks how many dimensions there
-    are.
+    Unsafe, and offered where all calls of a function only move and join axes: einops also checks how many
+    dimensions there are.
     """
 
     code = "DG619"
@@ -145,16 +145,17 @@ def _moved(order: list[int]) -> str:
 
 
 def _fix(calls: Sequence[cst.Call], place: Place) -> Fix | None:
-    """The methods of torch in place of all calls of a function that these do for."""
+    """The methods of torch in place of all calls of a function; None where they do not do for each: who reads
+    one pattern wants to read the others, too."""
     edits = []
     for call in calls:
         given, steps = place.argument(call, 0, "tensor"), _in_torch(call, place)
         if given is None or not steps or not place.is_tensor(given) or "#" in place.text(call):
-            continue
+            return None
         if any(contains(given, other) for other in calls if other is not call):
-            continue  # the inner one first
+            return None
         plain = isinstance(given, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
         text = place.text(given) if plain or given.lpar else f"({place.text(given)})"
         edits.append((call, text + steps))
     message = "Does not check the number of dimensions, as einops does"
-    return place.edits(edits, safety="unsafe", message=message) if edits else None
+    return place.edits(edits, safety="unsafe", message=message)

@@ -103,9 +103,9 @@ class HasattrOfModule(Rule):
 
     ## Fix safety
     Unsafe: the fix asks one table alone, `self._modules` for an attribute that the class only ever sets to
-    modules of torch, `self._parameters` and `self._buffers` likewise, and `self.__dict__` for one that it
-    never sets. What other code puts elsewhere under that name is no longer found. None is offered for
-    attributes that hold now this, now that.
+    modules of torch, `self._buffers` likewise, and `self.__dict__` for one that it never sets. What other
+    code puts elsewhere under that name is no longer found. None is offered for attributes that hold now
+    this, now that, and for parameters, which replicas and sharded modules keep as plain attributes.
     """
 
     code = "DG607"
@@ -195,15 +195,15 @@ def _asking_one_table(
     )
 
 
-_TABLES = {"param": "_parameters", "buffer": "_buffers"}
 _MODULE = re.compile(r"call:torch\.nn\.(?:\w+\.)*[A-Z]\w*")
 
 
 def _table(value: str) -> str:
-    """Where a module keeps what is assigned to an attribute; empty where that is not known."""
+    """Where a module keeps what is assigned to an attribute; empty where that is not known. Replicas and
+    sharded modules hold their parameters as plain attributes."""
     if _MODULE.fullmatch(value):
         return "_modules"
-    return _TABLES.get(value, "")
+    return "_buffers" if value == "buffer" else ""
 
 
 _MODULE_ATTRIBUTES = frozenset(

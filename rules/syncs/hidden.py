@@ -8,7 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, MathCall, Place, Rule
 
-from ..syntax import is_word
+from ..syntax import further_arguments, is_word
 from .data_flow import ends
 from .host_code import works_on_host
 from .waits import asked, waits_inside
@@ -140,14 +140,13 @@ class DistributionValidates(Rule):
             return None
         if all(place.kind(a.value).what == "scalar" for a in node.args):
             return None
-        given = place.text(node.args[-1].value)
         return place.finding(
             node,
             f"`{last}(…)` checks all values of its parameters, and the host waits for each result; "
             "its `log_prob` checks again. If the values are known to be valid, pass `validate_args=False`.",
             certainty="note",
             fix=place.edits(
-                [(node.args[-1].value, f"{given}, validate_args=False")],
+                [further_arguments(node, ["validate_args=False"], place)],
                 safety="unsafe",
                 message="skip the checks",
             )

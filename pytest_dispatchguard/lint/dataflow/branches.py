@@ -23,7 +23,7 @@ def cold_branches_of(
     reader: Reader, node: cst.If, rest: Sequence[cst.CSTNode]
 ) -> tuple[bool, bool, bool]:
     """Whether the body, the else and what follows the statement are cold."""
-    condition = text(node.test)
+    condition = _with_flags(reader, text(node.test))
     body = _statements(node.body)
     orelse = _statements(node.orelse.body) if isinstance(node.orelse, cst.Else) else ()
     returns = _returns(body)
@@ -47,6 +47,16 @@ def cold_branches_of(
     )
     holds = decided(reader, node.test)
     return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
+
+
+def _with_flags(reader: Reader, condition: str) -> str:
+    """A condition with what a flag in it was given last, where that counts rounds."""
+
+    def value_of(name: str) -> str:
+        value = reader.last_values.get(name)
+        return "" if value is None else text(value)
+
+    return cold_branches.with_flag(condition, value_of)
 
 
 def _assigned(reader: Reader, statements: Sequence[cst.CSTNode]) -> frozenset[str]:

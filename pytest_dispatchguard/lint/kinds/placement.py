@@ -64,15 +64,20 @@ def placed(result: Kind, parts: Sequence[Kind]) -> Kind:
 
 def followed(result: Kind, parts: Sequence[Kind]) -> Kind:
     """What a function of the project gives, with what its arguments tell of where it is: on the CPU when all
-    the tensors among them are, and nobody is sure where they come from tables of unsure values."""
+    the tensors among them are, and nobody is sure where they come from tables of unsure values. What is in a
+    tuple that it makes of tensors alone may be one, where these are."""
     tensors = tensors_in(parts)
     host = bool(tensors) and all(t.host for t in tensors)
     tables = any(p.cls == "dict" and p.element is not None and not p.element.sure for p in parts)
-    if any(t.on_device for t in tensors) or not (host or tables):
+    alone = bool(tensors) and all(p.what in ("tensor", "scalar", "text", "none") for p in parts)
+    roams = alone and all(t.host or t.roaming for t in tensors)
+    if any(t.on_device for t in tensors) or not (host or tables or roams):
         return result
 
     def moved(kind: Kind) -> Kind:
-        if kind.what == "tensor":
+        if roams and kind == UNKNOWN:
+            return Kind("tensor", sure=False, host=host, roaming=not host)
+        if kind.what == "tensor" and (host or tables):
             return replace(kind, host=kind.host or host, sure=kind.sure and host)
         if kind.what != "nested":
             return kind

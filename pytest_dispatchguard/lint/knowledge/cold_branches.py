@@ -11,10 +11,14 @@ from functools import lru_cache
 
 from pytest_dispatchguard.lint.knowledge.counters import (
     COUNTER,
+    ENDS,
     are_few_rounds,
     dotted,
     is_first_round,
     is_last_round,
+    is_of_few_rounds,
+    is_one_step,
+    remainder,
 )
 
 _WORTH_PARSING = (
@@ -25,7 +29,7 @@ _WORTH_PARSING = (
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
     wall_clock record_ is_save should_save do_save is_last_ is_report should_report should_record should_summ
     is_ckpt is_checkpoint should_checkpoint plot visuali last_
-    loglevel log_level anomaly""".split(),
+    loglevel log_level anomaly divisible""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -95,11 +99,6 @@ _LOOKS_ONCE = re.compile(r"check|verif|valid|warn|first|once|init|build|set_?up|
 _SIZES = frozenset({"numel", "nelement", "size"})
 _EXTENT = re.compile(r"max|longest|capacity", re.IGNORECASE)
 _MADE_BEFORE = re.compile(r"cached(?!_property)", re.IGNORECASE)
-_INTERVAL = re.compile(
-    r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period|"
-    r"(?:steps|iters|iterations|batches|updates)_per_(?:epoch|scale|stage|phase|cycle|round|run|update)",
-    re.IGNORECASE,
-)
 _STATE = re.compile(r"(?:\w+_)?state")
 _GROUP = re.compile(r"(?:param_?)?group")
 """What optimizers call a table of settings, and of what they make once for them."""
@@ -150,21 +149,6 @@ def _cold_atom(node: ast.expr) -> bool:
         return False
     rare = _DEBUG.fullmatch(last) or _OTHER_DEVICE.fullmatch(last) or _NOW_AND_THEN.fullmatch(last)
     return last in _COLD_NAMES or bool(rare)
-
-
-def _interval(node: ast.expr, assigned: Collection[str]) -> bool:
-    """``step % log_every``: true on all but few steps."""
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
-        return False
-    left = dotted(node.left).rpartition(".")[2]
-    if not left and isinstance(node.left, ast.BinOp):
-        left = dotted(node.left.left).rpartition(".")[2]
-    if _is_one(dotted(node.right)) in assigned and "epoch" not in left:
-        return False
-    if isinstance(node.right, ast.Constant):
-        big = isinstance(node.right.value, int) and node.right.value >= 10
-        return big and COUNTER.search(left) is not None
-    return _INTERVAL.search(dotted(node.right)) is not None
 
 
 def _framework(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bool]:
@@ -237,16 +221,12 @@ def counts(expression: str) -> bool:
     return node is not None and not isinstance(node, ast.Name) and _counts(node, ())
 
 
-def _is_one(name: str) -> str:
-    return f"{name} is 1"
-
-
 def periods_of_one(condition: str, owner: str, is_one: Callable[[str], bool]) -> set[str]:
     """How `body_assigns` says that what is done every so many steps is done in every step, unless somebody
     asks for less: where an attribute of `owner` is 1 by default."""
     if "%" not in condition or not owner:
         return set()
-    return {_is_one(f"{owner}.{name}") for name in names_in(condition) if is_one(name)}
+    return {is_one_step(f"{owner}.{name}") for name in names_in(condition) if is_one(name)}
 
 
 def switched_off(name: str) -> str:
@@ -270,11 +250,14 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
         if isinstance(node.op, ast.And):
             return any(t for t, _ in parts), all(f for _, f in parts)
         # ``it == 0 or it % 500 == 0``: the first of few rounds.
-        few = [t or is_first_round(v) for (t, _), v in zip(parts, node.values, strict=True)]
+        few = [
+            t or is_first_round(v) or ENDS.fullmatch(dotted(v).rpartition(".")[2])
+            for (t, _), v in zip(parts, node.values, strict=True)
+        ]
         return all(few) and any(t for t, _ in parts), any(f for _, f in parts)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return _verdict_of_comparison(node.left, node.ops[0], node.comparators[0], assigned)
-    if _interval(node, assigned):
+    if is_of_few_rounds(node, assigned):
         return False, True
     if isinstance(node, ast.Call):
         if dotted(node.func) in ("hasattr", "getattr") and len(node.args) >= 2:
@@ -292,6 +275,9 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
                 return False, True
         if _counts(node, assigned) or _finds_all_fine(node):
             return False, True
+        divided = remainder(node)
+        if divided is not None and is_of_few_rounds(divided, assigned):
+            return True, False
         return _cold_atom(node) or _finds_broken_values(node), False
     name = dotted(node)
     if "." in name and switched_off(name) in assigned and _LOOKS_ONCE.search(name):
@@ -351,9 +337,9 @@ def _verdict_of_comparison(
     foreign = _framework(left, op, right)
     if any(foreign):
         return foreign
-    if isinstance(op, ast.Eq) and _interval(left, assigned):
+    if isinstance(op, ast.Eq) and is_of_few_rounds(left, assigned):
         return True, False
-    if isinstance(op, ast.NotEq) and _interval(left, assigned):
+    if isinstance(op, ast.NotEq) and is_of_few_rounds(left, assigned):
         return False, True
     if isinstance(op, (ast.Gt, ast.GtE, ast.Eq)) and _cold_atom(left):
         return True, False
@@ -531,10 +517,26 @@ def cold_branches(
 
 def now_and_then(condition: str) -> bool:
     """Whether a condition holds in one of several rounds, which it counts: ``epoch % every == 0``."""
-    node = parse_condition(condition) if "%" in condition else None
+    asked = "%" in condition or "divisible" in condition
+    node = parse_condition(condition) if asked else None
     return node is not None and any(
-        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(node)
+        (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
+        or (isinstance(part, ast.Call) and remainder(part) is not None)
+        for part in ast.walk(node)
     )
+
+
+_ASKS_A_FLAG = re.compile(r"(?:not\s+)?([a-z_]\w*)(?:\s+and\b.*)?", re.DOTALL)
+
+
+def with_flag(condition: str, value_of: Callable[[str], str]) -> str:
+    """A condition that asks a name first, with what the name was given last in its place, where that counts
+    rounds: ``should_log = step % 10 == 0``, then ``if should_log:``."""
+    asked = _ASKS_A_FLAG.fullmatch(condition)
+    value = value_of(asked[1]) if asked is not None else ""
+    if asked is None or ("%" not in value and "divisible" not in value):
+        return condition
+    return f"{condition[: asked.start(1)]}({value}){condition[asked.end(1) :]}"
 
 
 def of_the_past(condition: str, called: Collection[str]) -> bool:

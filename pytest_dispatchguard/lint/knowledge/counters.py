@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 
 COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|(?:^|_)it$", re.IGNORECASE)
 
@@ -58,3 +59,42 @@ def are_few_rounds(left: ast.expr, right: ast.expr) -> bool:
     ``it in self.log_iters``."""
     counter = COUNTER.search(dotted(left).rpartition(".")[2]) is not None
     return counter and _ROUNDS_TO_LOG.fullmatch(dotted(right).rpartition(".")[2]) is not None
+
+
+_INTERVAL = re.compile(
+    r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period|"
+    r"(?:steps|iters|iterations|batches|updates)_per_(?:epoch|scale|stage|phase|cycle|round|run|update)|"
+    r"viz|snapshot|summary|(?<![a-z])(?:val|vis|dump|render)(?![a-z])",
+    re.IGNORECASE,
+)
+_DIVIDES = re.compile(r"_?(?:is_)?(?:evenly_)?divisible(?:_by)?")
+"""The name of a function that says whether its first argument is a multiple of the second."""
+ENDS = re.compile(r"_?(?:is_)?(?:done|finished|stop(?:ped|ping)?|final)(?:_\w+)?")
+"""Says that there is no further round."""
+
+
+def is_one_step(name: str) -> str:
+    """How it is said of a period that it is one step unless somebody asks for less."""
+    return f"{name} is 1"
+
+
+def is_of_few_rounds(node: ast.expr, assigned: Collection[str]) -> bool:
+    """``step % log_every``: true on all but few steps."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
+        return False
+    left = dotted(node.left).rpartition(".")[2]
+    if not left and isinstance(node.left, ast.BinOp):
+        left = dotted(node.left.left).rpartition(".")[2]
+    if is_one_step(dotted(node.right)) in assigned and "epoch" not in left:
+        return False
+    if isinstance(node.right, ast.Constant):
+        big = isinstance(node.right.value, int) and node.right.value >= 10
+        return big and COUNTER.search(left) is not None
+    return _INTERVAL.search(dotted(node.right)) is not None
+
+
+def remainder(node: ast.Call) -> ast.BinOp | None:
+    """What ``divisible_by(step, log_every)`` compares with zero: ``step % log_every``."""
+    if len(node.args) != 2 or not _DIVIDES.fullmatch(dotted(node.func).rpartition(".")[2]):
+        return None
+    return ast.BinOp(node.args[0], ast.Mod(), node.args[1])

@@ -20,6 +20,16 @@ def origins_of(walk: Walk, condition: str) -> set[str]:
     return _looked_up(walk, condition) | periods | _counted(walk, condition)
 
 
+def with_flags(walk: Walk, condition: str) -> str:
+    """A condition with what a flag in it was given last, where that counts rounds."""
+
+    def value_of(name: str) -> str:
+        bound = walk.reading.bindings.get(name, ())
+        return text(walk.source, bound[-1]) if bound and isinstance(bound[-1], Node) else ""
+
+    return cold_branches.with_flag(condition, value_of)
+
+
 def _looked_up(walk: Walk, condition: str) -> set[str]:
     """What the names of a condition were looked up in last, where that outlives the call, and no other way
     leaves them empty."""

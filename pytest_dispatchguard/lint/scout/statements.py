@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
 from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
-from pytest_dispatchguard.lint.scout.origins import origins_of
+from pytest_dispatchguard.lint.scout.origins import origins_of, with_flags
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
     Walk,
@@ -268,7 +268,8 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
         return
     ask_truth(walk, condition)
     visit(walk, condition)
-    written = text(walk.source, condition)
+    asked = text(walk.source, condition)
+    written = with_flags(walk, asked)
     after = clauses[following] if following < len(clauses) else None
     orelse = after.child_by_field_name("body") if after and after.type == "else_clause" else None
     orelse_raises = last_kind(orelse) == "raise_statement"
@@ -285,11 +286,11 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
         )
         body_cold = body_cold or cold_branches.of_the_past(written, _called(walk, block))
     was_foreign, was_under = walk.foreign, walk.under
-    body_foreign, else_foreign = cold_branches.foreign_branches(written)
+    body_foreign, else_foreign = cold_branches.foreign_branches(asked)
     walk.foreign = was_foreign or body_foreign
-    about_defaults = _about_defaults(walk, written)
+    about_defaults = _about_defaults(walk, asked)
     if about_defaults:
-        walk.under = (*was_under, f"+{written}")
+        walk.under = (*was_under, f"+{asked}")
     if body_cold and cold_branches.now_and_then(written):
         _visit_seldom(walk, block)
     elif body_cold:
@@ -300,7 +301,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     if after is None:
         return
     if about_defaults:
-        walk.under = (*was_under, f"-{written}")
+        walk.under = (*was_under, f"-{asked}")
     _otherwise(walk, clauses, following, else_cold, else_foreign)
     walk.under = was_under
 

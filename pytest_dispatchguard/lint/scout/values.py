@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.facts import CPU, Value
 
 _DOTTED = re.compile(r"(?:super\(\)\.)?[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -189,6 +189,20 @@ def _given(source: bytes, call: Node) -> list[str]:
     return [text(source, argument) for argument in call.named_children[-1].named_children]
 
 
+_TO_CPU = re.compile(r"""(?:device=)?(?:torch\.device\()?["']cpu["']\)?""")
+
+
+def _brings_to_cpu(source: bytes, call: Node) -> bool:
+    """Whether ``x.cpu()`` or ``x.to("cpu")`` is called."""
+    callee = call.named_children[0]
+    if callee.type != "attribute":
+        return False
+    method, given = text(source, callee.named_children[-1]), _given(source, call)
+    if method == "cpu":
+        return not given
+    return method == "to" and any(map(_TO_CPU.fullmatch, given))
+
+
 _MOST_ENTRIES = 16
 
 
@@ -227,6 +241,8 @@ def values(
             [literal, *_entries(source, node, imports, local)] if literal == "dict" else [literal]
         )
     if kind == "call":
+        if _brings_to_cpu(source, node):
+            return [BUILT if _tensor_word(source, node, imports) else CPU]
         found = _call_value(source, node, imports, local)
         given = node.named_children[-1].named_children
         name = dotted(source, given[0]) if found == "call:functools.partial" and given else ""
