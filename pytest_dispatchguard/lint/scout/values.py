@@ -194,6 +194,8 @@ _TO_CPU = re.compile(r"""(?:device=)?(?:torch\.device\()?["']cpu["']\)?""")
 
 def _brings_to_cpu(source: bytes, call: Node) -> bool:
     """Whether ``x.cpu()`` or ``x.to("cpu")`` is called."""
+    if b"cpu" not in source[call.start_byte : call.end_byte]:
+        return False
     callee = call.named_children[0]
     if callee.type != "attribute":
         return False
