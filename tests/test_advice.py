@@ -1098,3 +1098,13 @@ def test_more_arguments_stand_as_those_before_them(tmp_path: Path) -> None:
     new = [edit.replacement for edit in told.fix.edits]
     assert "y,\n        reduction='sum'" in new
     assert "y, reduction='sum'" in new
+
+
+def test_a_tuple_by_its_type_is_no_tensor(tmp_path: Path) -> None:
+    body = (
+        "def f(x: torch.Tensor):\n    y = x.cumsum(0)\n    if type(x) {sign} tuple:\n"
+        "        for one in x:\n            y = y + one\n    return y\n"
+    )
+    assert found(tmp_path, "DG428", body.format(sign="==")) == ()
+    assert found(tmp_path, "DG428", body.format(sign="is")) == ()
+    assert found(tmp_path, "DG428", body.format(sign="!="))

@@ -84,6 +84,7 @@ def _narrow_by_comparison(reader: Reader, test: cst.Comparison, holds: bool) -> 
     part = test.comparisons[0]
     name = dotted(test.left)
     if name is None:
+        _narrow_by_type(reader, test.left, part, holds)
         return
     if isinstance(part.comparator, cst.Name) and part.comparator.value == "None":
         is_none = holds == isinstance(part.operator, cst.Is | cst.Equal)
@@ -107,6 +108,19 @@ def _narrow_by_comparison(reader: Reader, test: cst.Comparison, holds: bool) -> 
         wanted = True if "cpu" in word else False if "cuda" in word else None
         if wanted is not None and (holds == isinstance(part.operator, cst.Equal)) == wanted:
             _mark_on_cpu(reader, name.partition(".device")[0])
+
+
+def _narrow_by_type(
+    reader: Reader, asked: cst.BaseExpression, part: cst.ComparisonTarget, holds: bool
+) -> None:
+    """The same of ``type(x) == tuple``, and where ``type(x) != tuple`` does not hold."""
+    if type(asked) is not cst.Call or len(asked.args) != 1 or reader.resolve(asked.func) != "type":
+        return
+    if not isinstance(part.operator, (cst.Equal, cst.Is) if holds else (cst.NotEqual, cst.IsNot)):
+        return
+    subject, kind = dotted(asked.args[0].value), _class_kind(reader, part.comparator)
+    if subject is not None and kind is not None:
+        reader.hold(subject, kind)
 
 
 def _narrow_by_call(reader: Reader, test: cst.Call, holds: bool) -> None:

@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.knowledge.counters import (
     is_first_round,
     is_last_round,
     is_of_few_rounds,
+    is_one_round,
     is_one_step,
     remainder,
 )
@@ -321,7 +322,9 @@ def _verdict_of_comparison(
     ):
         # The object that was met last, kept with what was made of it.
         return (False, True) if isinstance(op, ast.Is) else (True, False)
-    if isinstance(op, (ast.Eq, ast.NotEq)) and is_last_round(left, right):
+    if isinstance(op, (ast.Eq, ast.NotEq)) and (
+        is_last_round(left, right) or is_one_round(left, right)
+    ):
         return (True, False) if isinstance(op, ast.Eq) else (False, True)
     outgrown = _outgrown(left, op, right, assigned)
     if any(outgrown):

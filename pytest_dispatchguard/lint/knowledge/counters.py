@@ -49,6 +49,18 @@ def is_first_round(node: ast.expr) -> bool:
     return counter and isinstance(first, ast.Constant) and first.value == 0
 
 
+_ROUND = re.compile(
+    r"_?(?:(?:global|cur|current|train|training)_)?(?:step|iteration|iter|epoch)(?:_(?:idx|num|no|id))?|"
+    r"batch_(?:idx|num)"
+)
+
+
+def is_one_round(left: ast.expr, right: ast.expr) -> bool:
+    """Whether a counter of steps is compared with a number: ``step == 1``."""
+    number = isinstance(right, ast.Constant) and type(right.value) is int
+    return number and _ROUND.fullmatch(dotted(left).rpartition(".")[2]) is not None
+
+
 _ROUNDS_TO_LOG = re.compile(
     r"(?:log|save|print|eval|plot|display|checkpoint|ckpt|snapshot|report)\w*_(?:steps?|iters?|iterations|epochs?|at)"
 )
@@ -64,7 +76,7 @@ def are_few_rounds(left: ast.expr, right: ast.expr) -> bool:
 _INTERVAL = re.compile(
     r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period|"
     r"(?:steps|iters|iterations|batches|updates)_per_(?:epoch|scale|stage|phase|cycle|round|run|update)|"
-    r"viz|snapshot|summary|(?<![a-z])(?:val|vis|dump|render)(?![a-z])",
+    r"viz|snapshot|summary|validat|status|monitor|(?<![a-z])(?:val|vis|dump|render|tick)(?![a-z])",
     re.IGNORECASE,
 )
 _DIVIDES = re.compile(r"_?(?:is_)?(?:evenly_)?divisible(?:_by)?")
