@@ -1108,3 +1108,15 @@ def test_a_tuple_by_its_type_is_no_tensor(tmp_path: Path) -> None:
     assert found(tmp_path, "DG428", body.format(sign="==")) == ()
     assert found(tmp_path, "DG428", body.format(sign="is")) == ()
     assert found(tmp_path, "DG428", body.format(sign="!="))
+
+
+def test_a_reduction_needs_no_squeeze(tmp_path: Path) -> None:
+    body = (
+        "def f(x: torch.Tensor, y):\n    a = x.mean().item()\n    b = y.sum().item()\n"
+        "    c = y.reshape(1).item()\n    return a, b, c\n"
+    )
+    told = [one for one in found(tmp_path, "DG417", body) if one.fix is not None]
+    text = "".join(edit.replacement for one in told for edit in one.fix.edits if one.fix)
+    assert "torch.stack([x.mean()" in text
+    assert ".mean().squeeze" not in text
+    assert ".sum().squeeze" not in text

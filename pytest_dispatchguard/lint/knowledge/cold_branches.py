@@ -246,6 +246,9 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         when_true, when_false = _verdict(node.operand, assigned)
         return when_false, when_true
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitOr, ast.BitAnd)):
+        joins = ast.Or() if isinstance(node.op, ast.BitOr) else ast.And()  # of tensors
+        node = ast.BoolOp(joins, [node.left, node.right])
     if isinstance(node, ast.BoolOp):
         parts = [_verdict(value, assigned) for value in node.values]
         if isinstance(node.op, ast.And):

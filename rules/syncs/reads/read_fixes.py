@@ -11,7 +11,7 @@ from pytest_dispatchguard import Edit, Fix, Place, nodes
 
 from ...allocations.aliases import is_written_through
 from ...fresh_names import fresh_name
-from ...syntax import bound_names, contains, is_word, line_before, names_in
+from ...syntax import bound_names, called_name, contains, is_word, line_before, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read
 
@@ -376,9 +376,17 @@ def _stack(names: Sequence[str], sources: Sequence[str], indent: str) -> str:
 
 def _as_scalar(node: cst.BaseExpression, place: Place) -> str:
     """The source of a tensor of one element, without dimensions."""
-    if place.kind(node).ndim == 0:
+    if place.kind(node).ndim == 0 or _is_reduced(node):
         return place.text(node)
     return f"{_bracketed(node, place)}.squeeze()"
+
+
+def _is_reduced(node: cst.BaseExpression) -> bool:
+    """Whether a method without arguments makes one number of all elements."""
+    return isinstance(node, cst.Call) and not node.args and called_name(node) in _REDUCING
+
+
+_REDUCING = frozenset("amax amin max mean median min norm prod std sum var".split())
 
 
 _NO_NAMES = frozenset(

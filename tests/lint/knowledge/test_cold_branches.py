@@ -45,6 +45,8 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "i + 1 == len(train_loader)",
         "step % 100 == 0",
         "divisible_by(step, SAVE_EVERY)",
+        "x.isnan().any() | x.isinf().any()",
+        "(step % log_every == 0) & ready",
         "step == 1",
         "self.global_step == 0",
         "step == 1 or step % 500 == 0",
