@@ -185,6 +185,7 @@ def repository(attacks: Any, tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.thorough
 def test_commits_are_replayed_without_a_difference(
     attacks: Any, repository: Path, home: None
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_run_that_fails_and_one_that_differs_are_told(attacks: Any) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_edits_change_nothing_but_what_they_change(
     attacks: Any, tmp_path: Path, home: None
 ) -> None:

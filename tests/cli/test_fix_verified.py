@@ -91,6 +91,7 @@ def test_what_is_kept_is_written_on_request(
     assert git(repository, "status", "--porcelain") == " M mylib.py\n?? mine.txt\n"
 
 
+@pytest.mark.thorough
 def test_what_pays_is_tried_together(repository: Path, patches: dict[str, str], run: Run) -> None:
     words = ("--patch", patches["fast"], "--patch", patches["double"], "--apply")
     both = ("--call", "double(total(numbers))", "--setup", CALL[1] + "; from mylib import double")

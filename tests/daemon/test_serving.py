@@ -436,6 +436,7 @@ def test_whoever_says_nothing_keeps_nobody_waiting(served: User) -> None:
     assert served.runs() == 1
 
 
+@pytest.mark.thorough
 def test_a_daemon_that_does_not_answer_is_left_alone(owner: User) -> None:
     alone = owner.run("check")
     daemon = owner.process()

@@ -114,8 +114,9 @@ def test_a_process_is_told_of_which_tree_it_is(tmp_path: Path, *, turns: bool) -
     assert read == "b''", "nothing can be read"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere layouts stay random")
-@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("number", [1, 2])
 def test_processes_of_one_number_have_all_at_the_same_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
