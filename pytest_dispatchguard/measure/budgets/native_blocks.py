@@ -23,8 +23,9 @@ _SINGLE_CALLS = 11
 def native_instructions(
     call: Call, counter: Counter, fresh: Callable[[], object] | None = None
 ) -> int:
-    """The instructions of one call: the median of blocks, less that of empty blocks. With `fresh`, which
-    makes fresh state for each call, blocks are of one call."""
+    """The instructions of one call: those of the block that takes fewest, less those of an empty one, as what
+    lies where in memory only adds to them, by up to a percent. With `fresh`, which makes fresh state for each
+    call, blocks are of one call, and their median counts."""
     block, empty = call.block(counter.clock), empty_block(counter.clock)
     held: list[object] = []
 
@@ -47,7 +48,8 @@ def native_instructions(
         else:
             blocks = [block, empty] * _SINGLE_CALLS
         spent = list(zip(blocks, counter.spent(blocks, calls, prepare), strict=True))
+    of_all = statistics.median if fresh is not None else min
     whole, beside = (
-        statistics.median(number for one, number in spent if one is kind) for kind in (block, empty)
+        of_all([number for one, number in spent if one is kind]) for kind in (block, empty)
     )
     return max(0, round((whole - beside) / calls))
