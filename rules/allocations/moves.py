@@ -159,6 +159,16 @@ def _end(node: cst.BaseExpression, place: Place) -> Span | None:
     return Span(at.line, column, at.line, column)
 
 
+def _behind(receiver: cst.BaseExpression, call: cst.Call, place: Place) -> Edit | None:
+    """Takes away what a call has behind its receiver: `.to(device)` of `x.to(device)`."""
+    end = _end(receiver, place)
+    if end is None:
+        return None
+    whole = place.replace(call, "", safety="safe", message="").edits[0]
+    gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
+    return Edit(whole.path, gone, "")
+
+
 def _is_drawn(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a tensor is filled with random numbers on the way, by names or not."""
     waiting, seen = [node], {id(node)}
@@ -430,16 +440,13 @@ class FactoryThenMove(Rule):
             return None
         if "#" in place.text(node):
             return None
-        inner, end = _end(factory.args[-1].value, place), _end(receiver, place)
-        whole = place.replace(node, "", safety="safe", message="").edits[0]
-        if inner is None or end is None:
+        inner, gone = _end(factory.args[-1].value, place), _behind(receiver, node, place)
+        if inner is None or gone is None:
             return None
-        added = Edit(whole.path, inner, f", {arguments}")
-        gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
         return Fix(
             self._safety(factory, place),
             f"create it on the device{self._differs(factory, place)}",
-            (added, Edit(whole.path, gone, "")),
+            (Edit(gone.path, inner, f", {arguments}"), gone),
         )
 
     def _placed(self, node: cst.Call, factory: cst.Call, place: Place) -> Fix | None:
@@ -470,12 +477,7 @@ class FactoryThenMove(Rule):
         if not alone or moved is None or receiver is None or not is_device(moved, place):
             return None
         if factory in nodes.walk(node):
-            end = None if "#" in place.text(node) else _end(receiver, place)
-            if end is None:
-                return None
-            span = place.replace(node, "", safety="safe", message="").edits[0].span
-            path = place.after(node, "").path
-            return Edit(path, Span(end.line, end.column, span.end_line, span.end_column), "")
+            return None if "#" in place.text(node) else _behind(receiver, node, place)
         held = assigned(node, place)
         if held is None or not isinstance(receiver, cst.Name) or held.value != receiver.value:
             return None

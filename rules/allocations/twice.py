@@ -13,7 +13,7 @@ from ..kept_results import used_again
 from ..same_value import same_value, statements_between
 from ..source_text import repeats_a_call
 from ..syncs.host_code import works_on_host
-from ..syncs.waits import READS
+from ..syncs.waits import READS, SAYING
 from ..syntax import assigned, called_name
 from .data import COMPUTES, LEARNS
 from .uses import is_kept, is_written_to
@@ -181,10 +181,7 @@ def _is_only_told(place: Place) -> bool:
         statement = statement.body[0]
     if not isinstance(statement, cst.Expr) or not isinstance(statement.value, cst.Call):
         return False
-    return called_name(statement.value) in _TELLING
-
-
-_TELLING = frozenset("print warn warning warning_once info debug error log exception".split())
+    return SAYING.fullmatch(called_name(statement.value)) is not None
 
 
 def _is_handed_out(node: cst.Call, place: Place) -> bool:

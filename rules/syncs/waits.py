@@ -131,12 +131,13 @@ def _does_more(node: cst.CSTNode, last: cst.CSTNode | None) -> bool:
         return True
     if not isinstance(node, cst.Expr) or node is last or not isinstance(node.value, cst.Call):
         return False
-    return _SAYING.fullmatch(called_name(node.value)) is None
+    return SAYING.fullmatch(called_name(node.value)) is None
 
 
-_SAYING = re.compile(
+SAYING = re.compile(
     r"append|extend|critical|debug|error|exception|fatal|info|log|print|warn|warning(?:_once)?|write"
 )
+"""Calls that tell somebody something, or note it."""
 _RAISING = re.compile(r"(?:^|_)(?:raise|fail)(?:_|$)", re.IGNORECASE)
 _CHECKING = re.compile(r"check|error|assert|raise|fail|expect|require", re.IGNORECASE)
 

@@ -137,7 +137,7 @@ _MOVING = frozenset({"cuda", "to", "type_as"})
 _DTYPE = re.compile(
     r"(?:dtype=)?torch\.(?:b?float\d*|bfloat16|bool|double|half|u?int\d*|long|short|complex\d+)"
 )
-_CPU = re.compile(r"""device=(?:torch\.device\()?["']cpu["']\)?""")
+_CPU = re.compile(r"""(?:device=)?(?:torch\.device\()?["']cpu["']\)?""")
 BUILT, PLACED = "built", "tensor"
 
 
@@ -189,9 +189,6 @@ def _given(source: bytes, call: Node) -> list[str]:
     return [text(source, argument) for argument in call.named_children[-1].named_children]
 
 
-_TO_CPU = re.compile(r"""(?:device=)?(?:torch\.device\()?["']cpu["']\)?""")
-
-
 def _brings_to_cpu(source: bytes, call: Node) -> bool:
     """Whether ``x.cpu()`` or ``x.to("cpu")`` is called."""
     if b"cpu" not in source[call.start_byte : call.end_byte]:
@@ -202,7 +199,7 @@ def _brings_to_cpu(source: bytes, call: Node) -> bool:
     method, given = text(source, callee.named_children[-1]), _given(source, call)
     if method == "cpu":
         return not given
-    return method == "to" and any(map(_TO_CPU.fullmatch, given))
+    return method == "to" and any(map(_CPU.fullmatch, given))
 
 
 _MOST_ENTRIES = 16
