@@ -13,7 +13,7 @@ from ...allocations.aliases import is_written_through
 from ...fresh_names import fresh_name
 from ...syntax import bound_names, called_name, contains, is_word, line_before, names_in
 from ..data_flow import around, ends, held_by, loads
-from ..waits import Read
+from ..waits import REDUCING, Read
 
 _COUNTS = ("int", "bool")
 
@@ -383,10 +383,8 @@ def _as_scalar(node: cst.BaseExpression, place: Place) -> str:
 
 def _is_reduced(node: cst.BaseExpression) -> bool:
     """Whether a method without arguments makes one number of all elements."""
-    return isinstance(node, cst.Call) and not node.args and called_name(node) in _REDUCING
-
-
-_REDUCING = frozenset("amax amin max mean median min norm prod std sum var".split())
+    name = called_name(node) if isinstance(node, cst.Call) and not node.args else ""
+    return name in REDUCING and name != "detach"
 
 
 _NO_NAMES = frozenset(
