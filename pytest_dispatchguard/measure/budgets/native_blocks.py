@@ -33,6 +33,8 @@ def native_instructions(
         # A pool of Python's allocator that is about to be full takes more instructions at every call. With
         # one more object of each size, the next block finds other pools so.
         held.append([object(), float(len(held)), *map(bytes, _SIZES)])
+        if len(held) % 3 == 1:  # and what malloc gives lies elsewhere in some blocks
+            held.append([*map(bytearray, range(8 * len(held), 4000, 104))])
         if fresh is not None:
             fresh()
 
