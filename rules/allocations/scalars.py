@@ -76,7 +76,10 @@ class ScalarTensorOnDevice(Rule):
                 return None
         elif device_of(node, place) is None and not follows_a_tensor(node, place):
             return None
-        elif is_plain_operand(node, place, arithmetic_partner(node, place)):
+        elif (
+            is_plain_operand(node, place, arithmetic_partner(node, place))
+            or _bounded(node, data, place) is not None
+        ):
             return None  # DG503 says more
         elif only_in_arithmetic(node, place) or _plainly_used(node, data, place) is not None:
             return None
@@ -249,7 +252,7 @@ def _moved(node: cst.Call, place: Place) -> tuple[cst.Call, list[cst.BaseExpress
         given = [a.value for a in outer.args]
         if len(given) > 1 or any(a.star or a.keyword is not None for a in outer.args):
             return None
-        if given and not is_device(given[0], place):
+        if given and place.name(given[0]) not in _SINGLE and not is_device(given[0], place):
             if not place.is_tensor(given[0]):
                 return None
             like.append(given[0])
@@ -320,6 +323,44 @@ def _with_numbers(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
         node = parent
 
 
+_EXTREMA = {"max": "min", "maximum": "min", "min": "max", "minimum": "max"}
+"""Functions that choose between two tensors, and which bound of `clamp` does the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounded:
+    """A call that only bounds a tensor by a number: `torch.maximum(x, torch.tensor(0.0))`."""
+
+    whole: cst.Call
+    better: str
+
+
+def _bounded(node: cst.Call, data: cst.BaseExpression, place: Place) -> _Bounded | None:
+    """What a call of `clamp` does as well, where a tensor of one number is a bound."""
+    call = place.parent(node)
+    if not isinstance(call, cst.Call) or len(call.args) != 2 or not place.is_torch(call, *_EXTREMA):
+        return None
+    values = [a.value for a in call.args]
+    if node not in values or any(a.keyword is not None or a.star for a in call.args):
+        return None
+    other = values[1] if values[0] is node else values[0]
+    if not isinstance(other, cst.Name | cst.Attribute | cst.Call | cst.Subscript) or other.lpar:
+        return None
+    if not place.is_tensor(other) or place.kind(other).built:
+        return None
+    if not is_plain_operand(node, place, other):
+        return None
+    bound = _EXTREMA[place.last_name(call)]
+    return _Bounded(call, f"{place.text(other)}.clamp({bound}={place.text(data)})")
+
+
+def _clamp(bounded: _Bounded, place: Place) -> Fix | None:
+    if "#" in place.text(bounded.whole):
+        return None
+    message = "bound by the number itself; where both are equal, all of the gradient passes, not half of it"
+    return place.replace(bounded.whole, bounded.better, safety="unsafe", message=message)
+
+
 class ScalarTensorInArithmetic(Rule):
     """A number is wrapped in a tensor only to take part in arithmetic, which takes the number itself.
 
@@ -328,7 +369,7 @@ class ScalarTensorInArithmetic(Rule):
     Finds `torch.tensor(number)` as an operand beside a tensor, in a comparison with one, as what `x.pow(…)`,
     `x.clamp(…)` and the like take, or as a branch of `torch.where`, written there or held by a name that is
     used for nothing else. So is one of which `torch.sqrt`, `log`, `exp` or the like works out such an
-    operand: `math` has these for numbers.
+    operand: `math` has these for numbers. `torch.maximum(x, torch.tensor(0.0))` is `x.clamp(min=0.0)`.
 
     ## Why it costs
 
@@ -353,7 +394,8 @@ class ScalarTensorInArithmetic(Rule):
 
     Unsafe: `torch.tensor` rounds a float to the default dtype, so that results of float64 arithmetic
     differ in the last digits, and beside a tensor without dimensions it takes part in choosing the dtype.
-    Where the tensor would become NaN or infinite, as the logarithm of zero does, `math` raises.
+    Where the tensor would become NaN or infinite, as the logarithm of zero does, `math` raises. Where both
+    are equal, `torch.maximum` gives half of the gradient, and `clamp` all of it.
     """
 
     code = "DG503"
@@ -371,21 +413,30 @@ class ScalarTensorInArithmetic(Rule):
         if place.argument(node, None, "requires_grad") is not None or place.kind(data).host:
             return None
         outer = _plainly_used(node, data, place)
+        bounded = _bounded(node, data, place)
         if (
             outer is None
+            and bounded is None
             and not only_in_arithmetic(node, place)
             and not is_plain_operand(node, place, arithmetic_partner(node, place))
         ):
             return None
         copied = device_of(node, place) is not None
         waits = " and waits for its copy to the device" if copied else ""
+        built = f"`{place.text(node.func)}({place.text(data)})` builds a tensor{waits} only to"
+        if bounded is not None:
+            return place.finding(
+                node,
+                f"{built} bound another by it; use `{bounded.better}`",
+                fix=_clamp(bounded, place),
+                dry=not copied,
+            )
         shown = place.text(data)
         if outer is not None:
             shown = f"math.{outer.function}({shown})"
         return place.finding(
             node,
-            f"`{place.text(node.func)}({place.text(data)})` builds a tensor{waits} only to use it as an "
-            f"operand; use `{shown}` itself",
+            f"{built} use it as an operand; use `{shown}` itself",
             fix=self._fix(node, data, outer, place),
             dry=not copied,
         )

@@ -108,8 +108,10 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
         if base.startswith(_OTHER_FRAMEWORKS) and base not in tensor_types:
             return UNKNOWN
         return Kind("tensor", dtype=_TENSOR_NAMES.get(last, ""))
-    if last in _JAXTYPING and "[" in text and (base == last or base.startswith("jaxtyping.")):
-        return annotation_kind(_first_inside(text), tensor_types)
+    if last in _JAXTYPING and "[" in text:
+        inside = annotation_kind(_first_inside(text), tensor_types)
+        if base == last or base.startswith("jaxtyping.") or inside.what == "tensor":
+            return inside
     if match := _SEQUENCE.match(text):
         return _sequence_kind(match[1], match[2], tensor_types)
     named = _BY_NAME.get(base) or _BY_LAST_NAME.get(last)

@@ -262,8 +262,14 @@ def _cast(
     return replace(receiver, host=host, dtype=dtype, built=False, roaming=roaming)
 
 
+LIMITS = frozenset({"finfo", "iinfo"})
+"""What torch calls the classes of a dtype's limits, which are numbers."""
+
+
 def attribute_kind(receiver: Kind, name: str) -> Kind | None:
     """What `receiver.name` gives, for receivers whose kind says enough."""
+    if receiver.cls.removeprefix("torch.") in LIMITS:
+        return OTHER if name == "dtype" else SCALAR
     if receiver.what == "tensor":
         if name == "shape":
             return SHAPE

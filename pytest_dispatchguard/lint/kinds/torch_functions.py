@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_dispatchguard.lint.kinds import torch_ops
 from pytest_dispatchguard.lint.kinds.classes import MODULE_LISTS, is_module_class, is_tensor_class
 from pytest_dispatchguard.lint.kinds.kinds import OTHER, SCALAR, TENSOR, TENSORS, UNKNOWN, Kind
-from pytest_dispatchguard.lint.kinds.methods import method_kind
+from pytest_dispatchguard.lint.kinds.methods import LIMITS, method_kind
 from pytest_dispatchguard.lint.kinds.operations import INT_RESULT, dtype_of, operation_kind
 from pytest_dispatchguard.lint.kinds.placement import CPU, moved_to, placed, tensors_in
 
@@ -23,6 +23,8 @@ LIKE = frozenset(
     "new_empty new_tensor".split()
 )
 """Functions and methods that make a tensor like another: where that one is, unless told a device."""
+
+_ANSWERS = frozenset({"is_tensor", "is_grad_enabled", "is_autocast_enabled"})
 
 
 def torch_kind(
@@ -122,15 +124,13 @@ def _function_kind(
         return moved_to(made, keywords, texts) if last in LIKE else made
     if last in torch_ops.FUNCTIONS_TUPLE:
         return Kind("nested", element=placed(TENSOR, args))
-    if last in torch_ops.FUNCTIONS_HOST or last in (
-        "is_tensor",
-        "is_grad_enabled",
-        "is_autocast_enabled",
-    ):
+    if last in torch_ops.FUNCTIONS_HOST or last in _ANSWERS:
         return SCALAR
     if last == "device":
         return Kind("other", host=CPU.search(texts.get("0", "")) is not None)
-    if last in ("dtype", "Size", "Generator", "Stream", "Event", "finfo", "iinfo"):
+    if last in LIMITS:
+        return Kind("other", cls=f"torch.{last}")
+    if last in ("dtype", "Size", "Generator", "Stream", "Event"):
         return OTHER
     return None
 

@@ -133,7 +133,7 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
             if last in words.TENSOR_METHODS:
                 _note_tensor_method(walk, text(source, owner), last, arguments)
             elif last in words.ARRAY_METHODS and _is_forward(reading):
-                _note_tensor_use(walk, text(source, owner))
+                note_tensor_use(walk, text(source, owner))
         else:
             if owner.type == "attribute":
                 _note_tensor_of_param(walk, dotted(source, owner), last)
@@ -335,7 +335,7 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         name = dotted(walk.source, callee)
         root = resolved(name, walk.imports).rpartition(".")[0]
         if root in _TORCH_ROOTS:
-            _note_tensor_use(walk, text(walk.source, first))
+            note_tensor_use(walk, text(walk.source, first))
 
 
 def _note_hook(walk: Walk, handed: Node, how: str = "hook") -> None:
@@ -427,10 +427,11 @@ def _note_tensor_method(walk: Walk, name: str, method: str, arguments: Node) -> 
             ("np.", "numpy.", "jnp.")
         ):
             return
-    _note_tensor_use(walk, name)
+    note_tensor_use(walk, name)
 
 
-def _note_tensor_use(walk: Walk, name: str) -> None:
+def note_tensor_use(walk: Walk, name: str) -> None:
+    """Notes that a name is used as only a tensor can be."""
     reading = walk.reading
     if name in reading.params:
         if name not in reading.bindings:
@@ -469,17 +470,21 @@ def _attribute(walk: Walk, node: Node) -> None:
         if name == reading.self_name:
             note(reading.reads, f"{name}.{attribute}", "read", node, walk.loop > 0)
         elif attribute in words.TENSOR_ATTRIBUTES:
-            _note_tensor_use(walk, name)
+            note_tensor_use(walk, name)
         elif attribute in words.TENSOR_PAIR:
             reading.pairs.add((name, attribute))
             if all((name, one) in reading.pairs for one in words.TENSOR_PAIR):
-                _note_tensor_use(walk, name)
+                note_tensor_use(walk, name)
     else:
         visit(walk, owner)
 
 
 def _subscript(walk: Walk, node: Node) -> None:
     reading = walk.reading
+    base = node.named_children[0]
+    of_torch = _is_forward(reading) or not knows_other_arrays(walk)
+    if of_torch and base.type == "identifier" and _is_by_axes(node):
+        note_tensor_use(walk, text(walk.source, base))
     if any(may_be_list(walk, part) for part in node.named_children[1:]):
         reading.looks.add("list-index")
     if "subscript" not in reading.looks:
@@ -494,6 +499,12 @@ def _subscript(walk: Walk, node: Node) -> None:
             sliced = text(walk.source, parts[0].named_children[-1])
             reading.hinges("subscript").attributes.add(sliced)
     visit_children(walk, node)
+
+
+def _is_by_axes(node: Node) -> bool:
+    """Whether several axes are indexed, with a whole piece of one: `x[:, 0]`, `x[..., None]`."""
+    indices = node.named_children[1:]
+    return len(indices) > 1 and any(index.type in ("slice", "ellipsis") for index in indices)
 
 
 def may_be_list(walk: Walk, index: Node) -> bool:

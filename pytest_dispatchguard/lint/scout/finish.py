@@ -21,6 +21,7 @@ from pytest_dispatchguard.lint.facts import (
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.knowledge.cold_branches import names_in
 from pytest_dispatchguard.lint.scout.arguments import forms, origin
+from pytest_dispatchguard.lint.scout.calls import note_tensor_use
 from pytest_dispatchguard.lint.scout.state import Reading, Walk, binding_values, local_values
 from pytest_dispatchguard.lint.scout.tensor_api import (
     called_by_forward,
@@ -35,6 +36,7 @@ from pytest_dispatchguard.lint.scout.tensor_api import (
     takes_tensors,
 )
 from pytest_dispatchguard.lint.scout.tensor_guesses import counts, may_be_tensor_attribute
+from pytest_dispatchguard.lint.scout.values import text
 
 _MAKES_A_TRAINER = re.compile(
     r"(?:^|\.)optim\.[A-Z]|(?:Adam\w*|SGD|RMSprop|DistributedDataParallel|DDP)$"
@@ -47,6 +49,7 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
     fact = reading.fact
     assert fact is not None
     outer, walk.reading = walk.reading, reading
+    _note_what_layers_take(walk, reading)
     for token in reading.pending:
         if token not in reading.looks and counts(walk, reading, token):
             reading.looks.add(token)
@@ -78,6 +81,30 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         fact.returns = _agreed_return(walk, reading)
     walk.reading = outer
     _keep_calls(walk, reading)
+
+
+_LAYER = re.compile(
+    r"call:torch\.nn\.(?!(?:Identity|Module|ModuleDict|ModuleList|Parameter\w*|RNN\w*|LSTM\w*|GRU\w*)$)[A-Z]\w*"
+)
+"""A layer of torch that takes a tensor, and nothing else; some take packed sequences too."""
+_NO_LAYER = frozenset({"none", "call:torch.nn.Identity"})
+
+
+def _note_what_layers_take(walk: Walk, reading: Reading) -> None:
+    """Notes that `x` is a tensor where the function calls `self.norm(x)`, and `self.norm` is a layer of
+    torch."""
+    attributes = {} if reading.owner is None else reading.owner.attrs
+    for name, calls in reading.arguments.items():
+        owner, _, attribute = name.rpartition(".")
+        if owner != reading.self_name or attribute not in attributes:
+            continue
+        values = [value for value in attributes[attribute] if value not in _NO_LAYER]
+        if not values or not all(map(_LAYER.fullmatch, values)):
+            continue
+        for arguments in calls:
+            for given in arguments.named_children[:1]:
+                if arguments.type == "argument_list" and given.type == "identifier":
+                    note_tensor_use(walk, text(walk.source, given))
 
 
 def _leave_steps(reading: Reading) -> None:
@@ -281,6 +308,8 @@ def finish(walk: Walk) -> FileFacts:
         attributes = reading.owner.attrs if reading.owner is not None else {}
         defined = methods.get(reading.owner.name, set()) if reading.owner is not None else set()
         kept = _kept_calls(reading, attributes, defined, own, stars)
+        if _is_undone(reading):
+            kept = [call for call in kept if not call.how.startswith("hook")]
         fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
         _settle_hinges(reading, fact, attributes, defined)
         fact.looks = sorted(reading.looks)
@@ -288,6 +317,14 @@ def finish(walk: Walk) -> FileFacts:
         is_program = has_torch and _is_program(walk, walk.readings[-1])
         facts.functions = facts.functions if is_program else facts.functions[:-1]
     return facts
+
+
+def _is_undone(reading: Reading) -> bool:
+    """Whether a function around this one takes away its hooks again, as one does that summarizes a model."""
+    outer = reading.outer
+    while outer is not None and not outer.removes:
+        outer = outer.outer
+    return outer is not None
 
 
 def _kept_calls(

@@ -18,6 +18,8 @@ from pytest_dispatchguard.lint.kinds.kinds import UNKNOWN
         ("typing.Final[int]", "scalar"),
         ("Float[torch.Tensor, 'b n']", "tensor"),
         ("jaxtyping.Int[torch.Tensor, '']", "tensor"),
+        ("project.typing.Float[torch.Tensor, 'n']", "tensor"),
+        ("project.fields.Float[project.Range, 'n']", "unknown"),
         ("Annotated[dict[str, int], 1]", "nested"),
     ],
 )

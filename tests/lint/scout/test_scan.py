@@ -360,6 +360,16 @@ def test_hooks_that_are_taken_away_again_are_not_told() -> None:
     assert "hook" in [c.how for c in function(text.replace("x.remove()", "x.remove(1)"), "f").calls]
 
 
+def test_hooks_that_a_function_around_takes_away_again_are_not_told() -> None:
+    text = (
+        "def summary(m):\n    def register(x):\n        h.append(x.register_forward_hook(hook))\n"
+        "    h = []\n    m.apply(register)\n    m()\n    for x in h:\n        x.remove()\n"
+    )
+    name = "summary.<locals>.register"
+    assert "hook" not in [c.how for c in function(text, name).calls]
+    assert "hook" in [c.how for c in function(text.replace("remove", "show"), name).calls]
+
+
 # --- looks ----------------------------------------------------------------------------------------
 
 
@@ -665,11 +675,43 @@ def test_writing_to_self_counts() -> None:
         ("return torch.zeros(x.shape, device=x.device)", ["x"]),
         ("return torch.zeros(3, device=x.device)", []),
         ("x = load(x.shape)\nreturn torch.zeros(3, device=x.device)", []),
+        ("return x[:, 0]", ["x"]),
+        ("return x[..., None]", ["x"]),
+        ("return x[1:]", []),
+        ("return x[0, 1]", []),
+        ("return x.iloc[:, 0]", []),
     ],
 )
 def test_names_used_as_only_tensors_are(body: str, found: list[str]) -> None:
     text = "import torch\ndef f(x, training=False):\n" + textwrap.indent(body, "    ")
     assert function(text).tensors == found
+
+
+def test_axes_of_arrays_are_indexed_too() -> None:
+    text = "import numpy as np\nimport torch\ndef f(x):\n    return x[:, 0]\n"
+    assert function(text).tensors == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "body", "found"),
+    [
+        ("nn.Linear(4, 4)", "return self.layer(x)", ["x"]),
+        ("nn.LayerNorm(4) if dim else nn.Identity()", "return self.layer(x)", ["x"]),
+        ("nn.Linear(4, 4)", "y = load()\nreturn self.layer(y)", ["y"]),
+        ("nn.Linear(4, 4)", "x = load(x)\nreturn self.layer(x)", []),
+        ("nn.Linear(4, 4)", "if isinstance(x, list): pass\nreturn self.layer(x)", []),
+        ("nn.Linear(4, 4)", "return self.layer(x + 1), self.layer(*x), self.other(x)", []),
+        ("nn.LSTM(4, 4)", "return self.layer(x)", []),
+        ("nn.ModuleList()", "return self.layer(x)", []),
+        ("Encoder(4)", "return self.layer(x)", []),
+    ],
+)
+def test_what_layers_of_torch_take_are_tensors(layer: str, body: str, found: list[str]) -> None:
+    text = (
+        "from torch import nn\nclass M(nn.Module):\n    def __init__(self, dim):\n"
+        f"        self.layer = {layer}\n    def head(self, x):\n" + textwrap.indent(body, " " * 8)
+    )
+    assert function(text, "M.head").tensors == found
 
 
 def test_without_torch_nothing_is_surely_a_tensor() -> None:
