@@ -22,6 +22,8 @@ _ASKED_FOR = re.compile(
 )
 _MAKES_ROOM = re.compile(r"offload|sleep|wake_up|release|(?:^|_)free(?:_|$)", re.IGNORECASE)
 """Functions that are there to give memory back, by their names."""
+_COLLECTOR = re.compile(r"Garbage_?Collect|garbage_collect|GC(?![a-z])")
+"""What collects garbage when it is due, in place of Python."""
 _REASON = re.compile(
     r"\b(?:hang|dead-?lock|stall|race|work-?around|bug|crash|corrupt|because|otherwise|without|need|must|"
     r"require|avoid|prevent|ensure|make sure|so that|illegal memory)",
@@ -220,6 +222,8 @@ class ThrowAwayMemory(Rule):
             return None
         certainty: Certainty = "note" if place.conditions else "sure"
         if name == "gc.collect":
+            if _of_the_young(node) or _COLLECTOR.search(place.qualname):
+                return None
             return place.finding(
                 node,
                 "`gc.collect()` walks all Python objects on every call. Remove it, or run it only "
@@ -234,6 +238,12 @@ class ThrowAwayMemory(Rule):
                 certainty=certainty,
             )
         return None
+
+
+def _of_the_young(node: cst.Call) -> bool:
+    """Whether only objects made lately are collected, as Python does by itself: `gc.collect(1)`."""
+    given = [a.value for a in node.args]
+    return len(given) == 1 and isinstance(given[0], cst.Integer) and given[0].evaluated_value < 2
 
 
 def _one_before(node: cst.Call, place: Place) -> bool:

@@ -21,6 +21,7 @@ from pytest_dispatchguard.lint.knowledge.counters import (
     is_one_step,
     remainder,
 )
+from pytest_dispatchguard.lint.knowledge.versions import runs_with_old_torch
 
 _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
@@ -30,7 +31,7 @@ _WORTH_PARSING = (
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
     wall_clock record_ is_save should_save do_save is_last_ is_report should_report should_record should_summ
     is_ckpt is_checkpoint should_checkpoint plot visuali last_
-    loglevel log_level anomaly divisible""".split(),
+    loglevel log_level anomaly divisible version nccl gloo snapshot""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -53,6 +54,8 @@ _DEBUG = re.compile(
 )
 _DEBUG_SETTING = re.compile(r"_?debug_\w+", re.IGNORECASE)
 """A setting that whoever looks for an error gives a value."""
+_SNAPSHOT = re.compile(r"_?(?:\w+_)?snapshot(?:_(?:data|dict|path|pkl))?")
+"""What a training saves now and then: it is there in few rounds."""
 _ASKS_DEBUG = re.compile(
     r"_*(?:(?:is|should|in|do|use)_)?(?:\w+_)?(?:debug|verbose)(?:ging)?(?:_\w+)?_(?:enabled|on|active|mode|flag)|"
     r"_*(?:is|should|in|do)_(?:\w+_)?(?:debug|verbose)(?:_\w+)?",
@@ -168,6 +171,18 @@ def _framework(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bo
     return foreign[::-1] if isinstance(op, (ast.NotEq, ast.NotIn)) else (False, False)
 
 
+def _collectives_of_the_host(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bool]:
+    """Of ``get_backend(group) == "nccl"``: whether what runs when it is true, and when it is false, is for
+    collectives whose tensors are on the CPU."""
+    asked = dotted(left.func if isinstance(left, ast.Call) else left).rpartition(".")[2]
+    named = right.value if isinstance(right, ast.Constant) else None
+    if not _ASKS_FRAMEWORK.fullmatch(asked) or named not in ("nccl", "gloo"):
+        return False, False
+    if not isinstance(op, (ast.Eq, ast.NotEq)):
+        return False, False
+    return (True, False) if isinstance(op, ast.Eq) is (named == "gloo") else (False, True)
+
+
 @lru_cache(maxsize=65536)
 def foreign_branches(condition: str) -> tuple[bool, bool]:
     """Whether the body of ``if condition:`` is for another framework than torch, and whether its
@@ -258,7 +273,8 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
             t or is_first_round(v) or ENDS.fullmatch(dotted(v).rpartition(".")[2])
             for (t, _), v in zip(parts, node.values, strict=True)
         ]
-        return all(few) and any(t for t, _ in parts), any(f for _, f in parts)
+        broken = any(isinstance(v, ast.Call) and _finds_broken_values(v) for v in node.values)
+        return broken or (all(few) and any(t for t, _ in parts)), any(f for _, f in parts)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return _verdict_of_comparison(node.left, node.ops[0], node.comparators[0], assigned)
     if is_of_few_rounds(node, assigned):
@@ -299,7 +315,8 @@ def _verdict_of_comparison(
     left: ast.expr, op: ast.cmpop, right: ast.expr, assigned: Collection[str]
 ) -> tuple[bool, bool]:
     if isinstance(op, (ast.Is, ast.IsNot)) and _is_nothing(right):
-        if _DEBUG_SETTING.fullmatch(dotted(left).rpartition(".")[2]):
+        last = dotted(left).rpartition(".")[2]
+        if _DEBUG_SETTING.fullmatch(last) or _SNAPSHOT.fullmatch(last):
             return (False, True) if isinstance(op, ast.Is) else (True, False)
         filled = _is_filled(left, assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
@@ -340,9 +357,10 @@ def _verdict_of_comparison(
         return isinstance(op, ast.Lt), isinstance(op, ast.GtE)
     if isinstance(op, (ast.Eq, ast.NotEq)) and _on_other_device(left, right):
         return (True, False) if isinstance(op, ast.Eq) else (False, True)
-    foreign = _framework(left, op, right)
-    if any(foreign):
-        return foreign
+    for ask in (_framework, _collectives_of_the_host, runs_with_old_torch):
+        others = ask(left, op, right)
+        if any(others):
+            return others
     if isinstance(op, ast.Eq) and is_of_few_rounds(left, assigned):
         return True, False
     if isinstance(op, ast.NotEq) and is_of_few_rounds(left, assigned):

@@ -29,7 +29,8 @@ COLD_METHODS = re.compile(
     r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
     r"(?!_*(?:create|get|make|build|prepare|generate)_)(?:\w+_)?(?:mask|score)_mod|_?(?:un)?install_\w+|"
     r"_?compile_(?:module|submodule|model|graph|engine|program)s?(?:_\w+)?|"
-    r"_?register_(?:model|module|buffer|parameter|forward|backward|\w*hook)s?(?:_\w+)?"
+    r"_?register_(?:model|module|buffer|parameter|forward|backward|\w*hook)s?(?:_\w+)?|"
+    r"_?(?:debug|interactive|python)_(?:shell|console)|_?\w*exc(?:ept)?_?hook"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them, and those that
 flex attention compiles into its kernel."""
@@ -41,8 +42,10 @@ COLD_UNLESS_ROOTS = re.compile(
 )
 """Functions that are cold wherever another function calls them, and hot where a library does."""
 
-ONE_TIME_LOOPS = re.compile(r"_?initiali[sz]e_(?!and_|\w*train)\w+")
-"""Functions whose training loops run at set-up: they fit what a module begins with."""
+ONE_TIME_LOOPS = re.compile(
+    r"_?initiali[sz]e_(?!and_|\w*train)\w+|_?(?:visuali[sz]e|plot|show)(?:_\w+)?"
+)
+"""Functions whose loops run at set-up, where they fit what a module begins with, or for people who look."""
 
 EXPORT_PLACEHOLDERS = re.compile(r"(?:^|_)(?:ORT|TRT|ONNX|Onnx|TensorRT)(?:_|[A-Z]|$)")
 """Functions of autograd that stand for an operation of another runtime while a model is exported."""
@@ -72,7 +75,7 @@ COLD_PATHS = re.compile(
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
-    r"[^/]*debug(?:ging)?_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
+    r"[^/]*debug(?:ging)?_utils|debug_[^/]*|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
     r"nan_?detect\w*|exporters?|export|[^/]*_export(?:er)?|export_[^/]*|onnx|[^/]*_onnx(?:_model)?|_pretrained|_builder|_registry|[^/]*_(?:load|loading|tracer))\.py$"
 )
 """Files whose code runs at set-up, for people, or on the command line."""

@@ -22,6 +22,10 @@ _MOST_FORMS = 4
 _DEEPEST = 12
 """Expressions in one another that are followed."""
 _TO_HOST = frozenset({"cpu", "numpy"})
+_HELPERS = re.compile(
+    r"_?(?:\w+_)?to_device|_?(?:\w+_)?(?:copy|move|put|send|transfer)_(?:\w+_)?(?:device|to)|_?recursive_to"
+)
+"""Functions that move what they are given to a device, and all that is in it."""
 _MOVING = frozenset("to cuda xpu npu to_device type_as expand_as view_as like".split())
 _FACTORIES = frozenset(
     """zeros ones empty full arange linspace logspace eye rand randn randint randperm from_numpy
@@ -154,15 +158,16 @@ def origin(walk: Walk, reading: Reading, node: Node, depth: int = 0) -> str:
     if kind in ("tuple", "expression_list"):
         return _agreed(origin(walk, reading, part, depth + 1) for part in node.named_children)
     if kind in ("binary_operator", "comparison_operator"):
-        return _any_on_cpu(walk, reading, node.named_children, depth)
+        return _beside(walk, reading, node.named_children, depth)
     if kind == "attribute" and text(walk.source, node.named_children[-1]) in CPU_ATTRIBUTES:
         return CPU
     return ""
 
 
-def _any_on_cpu(walk: Walk, reading: Reading, parts: Iterable[Node], depth: int) -> str:
-    """One operand on the CPU has only such for company."""
-    return CPU if any(origin(walk, reading, part, depth + 1) == CPU for part in parts) else ""
+def _beside(walk: Walk, reading: Reading, parts: Iterable[Node], depth: int) -> str:
+    """Where operands are: one on the CPU has only such for company, and one on a device none of others."""
+    found = [origin(walk, reading, part, depth + 1) for part in parts]
+    return CPU if CPU in found else next(filter(None, found), "")
 
 
 def _agreed(origins: Iterable[str]) -> str:
@@ -199,21 +204,24 @@ def _surely_before(value: Node, node: Node) -> bool:
 
 def _of_call(walk: Walk, reading: Reading, node: Node, depth: int) -> str:
     callee, arguments = node.named_children[0], node.named_children[-1]
+    given = arguments.named_children if arguments.type == "argument_list" else []
+    written = dotted(walk.source, callee)
+    if _HELPERS.fullmatch(written.rpartition(".")[2]) and _names_the_cpu(walk, reading, given):
+        return CPU
     if callee.type != "attribute":
         return ""
     method = text(walk.source, callee.named_children[-1])
     owner = callee.named_children[0]
     if method in _TO_HOST:
         return CPU
-    given = arguments.named_children if arguments.type == "argument_list" else []
     device = _device(walk, reading, given)
-    full = resolved(dotted(walk.source, callee), walk.imports)
+    full = resolved(written, walk.imports)
     if full.startswith("torch."):
         if device is not None:
             return CPU if device else ""
         if full.removeprefix("torch.") in _FACTORIES:
             return CPU
-        return _any_on_cpu(walk, reading, given, depth)
+        return _beside(walk, reading, given, depth)
     if method == "to" and given:
         if given[0].type != "keyword_argument" and device is None:
             device = _is_cpu(walk, reading, given[0])
@@ -223,6 +231,12 @@ def _of_call(walk: Walk, reading: Reading, node: Node, depth: int) -> str:
     if method in _MOVING or device is not None:
         return CPU if device else ""
     return origin(walk, reading, owner, depth + 1)
+
+
+def _names_the_cpu(walk: Walk, reading: Reading, given: list[Node]) -> bool:
+    """Whether one of the arguments, but the first, is the CPU as a device."""
+    values = (a.named_children[-1] if a.type == "keyword_argument" else a for a in given[1:])
+    return any(_is_cpu(walk, reading, value) for value in values)
 
 
 def _device(walk: Walk, reading: Reading, given: list[Node]) -> bool | None:

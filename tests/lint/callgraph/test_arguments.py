@@ -155,6 +155,12 @@ def test_what_the_given_arguments_rule_out_is_not_hot(body: str, hot: bool) -> N
         ("z", True),
         ("w", False),
         ("[y]", False),
+        ("move_to_device(x, torch.device('cpu'))", True),
+        ("utils.send_to_device(x, device='cpu')['points']", True),
+        ("move_data_to_device(x, 'cuda')", False),
+        ("moved(x, 'cpu')", False),
+        ("torch.gather(y, -1, x)", True),
+        ("x - y", True),
     ],
 )
 def test_tensors_on_the_cpu_are_known_where_they_are_given(argument: str, on_cpu: bool) -> None:

@@ -199,6 +199,14 @@ def test_loops_that_feed_a_model(body: str) -> None:
     assert found["note"].per == "step"
 
 
+def test_a_loop_that_shows_what_a_model_makes_is_for_people() -> None:
+    body = "def {}(model, loader):\n    for batch in loader:\n        note(model(batch))\n"
+    rest = "def note(x): return x.item()\n"
+    assert "note" in hot(body.format("predict") + rest)
+    assert not hot(body.format("visualize") + rest)
+    assert not hot(body.format("plot_results") + rest)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -373,6 +373,15 @@ def test_what_there_is_nothing_for_is_rare(condition: str, cold: tuple[bool, boo
         ("x.device.type == 'cuda'", (False, False)),
         ("temps", (False, False)),
         ("self.mps_count > 1", (False, False)),
+        ('dist_backend == "nccl"', (False, True)),
+        ('torch.distributed.get_backend(group) != "nccl"', (True, False)),
+        ('backend == "gloo"', (True, False)),
+        ('kind == "gloo"', (False, False)),
+        ('backend in ("nccl", "gloo")', (False, False)),
+        ("snapshot_data is not None", (True, False)),
+        ("self.network_snapshot is None", (False, True)),
+        ("torch.isnan(x).any() or x.abs().max() > 1500", (True, False)),
+        ("x.abs().max() > 1500 or step == 3", (False, False)),
     ],
 )
 def test_other_accelerators_and_tracing_are_not_this_one(
@@ -437,7 +446,6 @@ def test_not_swaps_the_branches(condition: str) -> None:
         ('self.framework == "tf"', (True, False)),
         ('backend() == "flash"', (False, False)),
         ("backend() == name", (False, False)),
-        ('dist_backend == "nccl"', (False, False)),
         ('name == "jax"', (False, False)),
     ],
 )
