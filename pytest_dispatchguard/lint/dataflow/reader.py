@@ -21,6 +21,7 @@ from pytest_dispatchguard.lint.kinds.annotations import annotation_kind
 from pytest_dispatchguard.lint.kinds.classes import inherited_kind
 from pytest_dispatchguard.lint.kinds.fact_values import values_kind
 from pytest_dispatchguard.lint.kinds.kinds import TENSOR, UNKNOWN, Kind, element_of, join
+from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_NAMES
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _BUILTINS = frozenset(dir(builtins))
@@ -244,7 +245,7 @@ class Reader:
         if name in self.known_tensors:
             return replace(TENSOR, optional=known.optional if known else False)
         if known is not None:
-            return known
+            return replace(TENSOR, optional=known.optional) if _names_a_tensor(name) else known
         head, _, rest = name.partition(".")
         if head == self.self_name and rest and "." not in rest and self.cls is not None:
             values = self.cls.attrs.get(rest)
@@ -253,7 +254,7 @@ class Reader:
             return inherited_kind(rest, tuple(self.cls.ancestors))
         if not rest and name in self.brief.globals and name not in self.names.imports:
             return self.instance(values_kind(tuple(self.brief.globals[name]), self.tensor_types))
-        return UNKNOWN
+        return TENSOR if _names_a_tensor(name) else UNKNOWN
 
     def instance(self, kind: Kind) -> Kind:
         """The same, where the class of a value is known: a module, if that is one."""
@@ -282,6 +283,11 @@ class Reader:
     def emit(self, event: Event, node: cst.CSTNode, name: str = "") -> None:
         """Note a node that rules may ask for, where it stands."""
         self.events.append(Seen(event, node, self.scene, name))
+
+
+def _names_a_tensor(name: str) -> bool:
+    """Whether a name is one of tensors alone."""
+    return "len" in name and TENSOR_NAMES.fullmatch(name.rpartition(".")[2]) is not None
 
 
 def _of_a_function(kind: Kind) -> bool:

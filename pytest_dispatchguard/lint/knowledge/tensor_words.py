@@ -32,6 +32,9 @@ TENSOR_PAIR = frozenset({"device", "shape"})
 """Attributes that others have too, but hardly both: a module has no shape, and an array was long without a
 device."""
 
+TENSOR_NAMES = re.compile(r"(?:\w+_)?cu_?seq_?lens?(?:_(?!cpu|host|list|np)\w+)?")
+"""Names of tensors whatever is known of them: kernels take the beginnings of packed sequences as such alone."""
+
 NOT_RECEIVERS = (
     "td",
     "tensordict",

@@ -132,7 +132,9 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
                     ask_number(walk, argument, "math-call")
             if last in words.TENSOR_METHODS:
                 _note_tensor_method(walk, text(source, owner), last, arguments)
-            elif last in words.ARRAY_METHODS and _is_forward(reading):
+            elif last in words.ARRAY_METHODS and (
+                _is_forward(reading) or _names_a_dimension(walk, arguments)
+            ):
                 note_tensor_use(walk, text(source, owner))
         else:
             if owner.type == "attribute":
@@ -414,6 +416,16 @@ def _is_forward(reading: Reading) -> bool:
         reading.owner is not None
         and reading.fact is not None
         and (reading.fact.name == f"{reading.owner.name}.forward")
+    )
+
+
+def _names_a_dimension(walk: Walk, arguments: Node) -> bool:
+    """Whether a method is told its dimension by the word that only torch has for it, and by a number."""
+    return any(
+        argument.type == "keyword_argument"
+        and text(walk.source, argument.named_children[0]) in ("dim", "keepdim")
+        and argument.named_children[-1].type != "string"
+        for argument in arguments.named_children
     )
 
 

@@ -36,6 +36,8 @@ def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
         attribute = text(walk.source, parts[-1])
         if attribute in words.READABLE_TENSOR_ATTRIBUTES:
             return True
+        if words.TENSOR_NAMES.fullmatch(attribute):
+            return True
         if parts[0].type != "identifier":
             return False
         owner = text(walk.source, parts[0])
@@ -323,7 +325,8 @@ def _given_tensor(reading: Reading, name: str, sized: bool) -> bool:
     fact = reading.fact
     at_forward = fact is not None and fact.name.rpartition(".")[2] == "forward"
     told = (
-        name in reading.tensor_uses
+        words.TENSOR_NAMES.fullmatch(name) is not None
+        or name in reading.tensor_uses
         or name in reading.tested_open
         or name in said_to_be_tensors(reading)
     )
