@@ -33,7 +33,7 @@ TENSOR_PAIR = frozenset({"device", "shape"})
 device."""
 
 TENSOR_NAMES = re.compile(r"(?:\w+_)?cu_?seq_?lens?(?:_(?!cpu|host|list|np)\w+)?")
-"""Names of tensors whatever is known of them: kernels take the beginnings of packed sequences as such alone."""
+"""Names of tensors, whatever is known of them: kernels take the beginnings of packed sequences so."""
 
 NOT_RECEIVERS = (
     "td",
