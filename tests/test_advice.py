@@ -456,6 +456,37 @@ def test_the_norm_of_clipped_gradients_is_a_tensor(tmp_path: Path) -> None:
     assert one.certainty == "note"
 
 
+_SUM = """\
+def f(model: nn.Module, loader, criterion):
+    total = 0.0
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        total += loss.item(){power}
+{inside}    {after}
+    return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("power", "inside", "after", "read"),
+    [
+        ("", "", "total = total / len(loader)", "float(total)"),
+        (" ** 2", "", "total = total ** 0.5", "float(total)"),
+        ("", "        total = total * 0.9\n", "print(total)", None),
+        ("", "", "total = len(loader) / total", None),
+        ("", "", "total = total / (1 + total)", None),
+        ("", "", "total = other(total)", None),
+    ],
+)
+def test_a_sum_may_become_a_mean_or_a_root(
+    tmp_path: Path, power: str, inside: str, after: str, read: str | None
+) -> None:
+    (one,) = found(tmp_path, "DG411", _SUM.format(power=power, inside=inside, after=after))
+    made = [] if one.fix is None else [edit.replacement for edit in one.fix.edits]
+    assert made == ([] if read is None else ["loss.detach()", read])
+
+
 _LOOP = (
     "def f(xs: dict[str, torch.Tensor], y: torch.Tensor):\n    for key, x in xs.items():\n"
     "        log.log_scalar(key, {read})\n        keep({copied})\n"

@@ -109,11 +109,11 @@ def _summed(read: Read, kept: str, place: Place) -> Fix | None:
 
 
 def _added_by(node: cst.BaseExpression, place: Place) -> cst.AugAssign | None:
-    """The statement `total += x.item()`, or `total += x.item() * n`, of what it reads."""
+    """The statement `total += x.item()`, or `total += x.item() * n` or `** 2`, of what it reads."""
     parent = place.parent(node)
     while isinstance(parent, cst.BinaryOperation):
         times = isinstance(parent.operator, cst.Multiply)
-        over = isinstance(parent.operator, cst.Divide) and parent.left is node
+        over = isinstance(parent.operator, cst.Divide | cst.Power) and parent.left is node
         other = parent.right if parent.left is node else parent.left
         if not (times or over) or not _is_number(other, place, left=parent.right is node):
             return None
@@ -202,6 +202,7 @@ def _only_adds(name: str, begun: Sequence[cst.BaseExpression], scaled: int, plac
         return False
     added = len(_added_to(name, place))
     numbers = all(_is_begun(value, name, place) for value in begun)
+    numbers = numbers and not any(_is_word_first(v, name) and _in_round(v, place) for v in begun)
     return bool(begun) and numbers and place.assignments(name) == len(begun) + added + scaled
 
 
@@ -253,13 +254,28 @@ def _begun(name: str, body: cst.CSTNode) -> Iterator[tuple[cst.Assign, cst.BaseE
 
 
 def _is_begun(value: cst.BaseExpression, name: str, place: Place) -> bool:
-    """Whether a sum begins with a value: a number as it is written, or a mean that it has become."""
+    """Whether a sum begins with a value: a number as it is written, or a mean or root that it has become."""
+    if _is_word_first(value, name):
+        return True
     if isinstance(value, cst.BinaryOperation):
         value = value.left
     if isinstance(value, cst.Call):
         made = place.name(value) in ("float", "int") and len(value.args) == 1
         return made and is_word(value.args[0].value, name)
     return isinstance(value, cst.Float | cst.Integer)
+
+
+def _is_word_first(value: cst.BaseExpression, name: str) -> bool:
+    """Whether a value is made of a sum, that is read once for it: `total / n`, `total ** 0.5`."""
+    return (
+        isinstance(value, cst.BinaryOperation)
+        and is_word(value.left, name)
+        and name not in names_in(value.right)
+    )
+
+
+def _in_round(node: cst.CSTNode, place: Place) -> bool:
+    return contains(place.loops[-1], node)
 
 
 def _made_a_number(load: cst.Name, place: Place) -> bool:
