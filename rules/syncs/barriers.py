@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, nodes
+from pytest_dispatchguard import Call, Certainty, Finding, Fix, Place, Rule, nodes
 
 from .host_code import works_on_host
 
@@ -203,13 +203,16 @@ class ThrowAwayMemory(Rule):
 
     ## Fix safety
 
-    No fix: only the author knows whether memory is that scarce.
+    Unsafe: the fix takes the call out, and one of the kind right beside it. Where memory is so scarce that
+    it only fits without its fragments, a step may run out of it then. None is offered where one of them
+    stands under a condition.
     """
 
     code = "DG432"
     name = "throw-away-memory"
     origin = "peft#2894"
     looks_for = Call("empty_cache", "collect", "ipc_collect")
+    fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """The first such call of a function, or the first that waits for the device."""
@@ -229,6 +232,7 @@ class ThrowAwayMemory(Rule):
                 "`gc.collect()` walks all Python objects on every call. Remove it, or run it only "
                 "every few hundred steps.",
                 certainty=certainty,
+                fix=_taken_out(node, place),
             )
         if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
             return place.finding(
@@ -236,8 +240,48 @@ class ThrowAwayMemory(Rule):
                 f"`{place.short(node)}` waits for the device and frees memory that the next call has "
                 "to allocate from the driver again. Remove it, or run it only every few hundred steps.",
                 certainty=certainty,
+                fix=_taken_out(node, place),
             )
         return None
+
+
+_THROWS = re.compile(r"gc\.collect|torch\.\w+\.(?:empty_cache|ipc_collect)")
+
+
+def _taken_out(node: cst.Call, place: Place) -> Fix | None:
+    """Its statement gone, and those right beside it that do nothing else either."""
+    if place.conditions or not _throws(place.statement, place):
+        return None
+    block = list(place.block)
+    first = last = block.index(place.statement)
+    while first and _throws(block[first - 1], place):
+        first -= 1
+    while last + 1 < len(block) and _throws(block[last + 1], place):
+        last += 1
+    run = block[first : last + 1]
+    others = any(
+        _THROWS.fullmatch(place.name(call)) is not None
+        and scene.function is place.function
+        and scene.statement not in run
+        for call, scene in place.calls("empty_cache", "collect", "ipc_collect")
+    )
+    gone = [place.without(one) for one in run]
+    if others or len(run) == len(block) > 1 or any(edit is None for edit in gone):
+        return None
+    message = "Take it out; where memory is scarce, a step may then run out of it"
+    return place.edits([], safety="unsafe", message=message, more=filter(None, gone))
+
+
+def _throws(statement: cst.CSTNode | None, place: Place) -> bool:
+    """Whether a statement does nothing but give memory back, or collect garbage."""
+    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+        return False
+    said = statement.body[0]
+    return (
+        isinstance(said, cst.Expr)
+        and isinstance(said.value, cst.Call)
+        and _THROWS.fullmatch(place.name(said.value)) is not None
+    )
 
 
 def _of_the_young(node: cst.Call) -> bool:
