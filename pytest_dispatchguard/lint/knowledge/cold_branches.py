@@ -9,6 +9,12 @@ import warnings
 from collections.abc import Callable, Collection
 from functools import lru_cache
 
+from pytest_dispatchguard.lint.knowledge.backends import (
+    OTHER_DEVICE,
+    collectives_of_the_host,
+    framework,
+    on_other_device,
+)
 from pytest_dispatchguard.lint.knowledge.counters import (
     COUNTER,
     ENDS,
@@ -73,19 +79,8 @@ _NOW_AND_THEN = re.compile(
 """Says that this is one of few calls: one that is logged, plotted, saved, tuned or dumped, or the last."""
 _LEVEL = re.compile(r"(?:\w+_)?(?:log_?level|debug_?level|verbosity)", re.IGNORECASE)
 _FRAMEWORK = re.compile("backend|framework", re.IGNORECASE)
-_ASKS_FRAMEWORK = re.compile(r"_?(?:\w+_)?(?:backend|framework)", re.IGNORECASE)
-_TORCH = frozenset({"torch", "pytorch", "pt"})
-_OTHERS = frozenset(
-    "tensorflow tf jax flax numpy np openvino mlx paddle mindspore mxnet cntk theano".split()
-)
-_OTHER_DEVICE = re.compile(
-    r"_?(?:is_|on_|use_|has_)?(?:torch_)?(?:xla|neuron|neuroncore|npu|hpu|mlu|musa|sdaa|tpu|mps)(?:_available|_device)?",
-    re.IGNORECASE,
-)
-"""Asks for an accelerator that waits by other rules than CUDA does."""
 _BROKEN = re.compile(r"_?(?:\w+_)?(?:nans?|infs?)(?:_mask|_indices|_idx)?")
 _FINE = re.compile(r"_?(?:\w+_)?(?:is_?)?finite")
-_OTHER_DEVICES = frozenset("xla neuron npu hpu mlu musa sdaa tpu mps meta".split())
 _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
     r"_*(?:is|was|has|have|been|already|all)?_?(?:been_)?(?:built|initiali[sz]ed|warned|set_?up_done|"
@@ -142,7 +137,7 @@ def _cold_atom(node: ast.expr) -> bool:
     """Whether an expression is true only where nobody minds the cost."""
     if isinstance(node, ast.Call):
         called = dotted(node.func).rpartition(".")[2].lstrip("_")
-        if called in _COLD_CALLS or _OTHER_DEVICE.fullmatch(called) is not None:
+        if called in _COLD_CALLS or OTHER_DEVICE.fullmatch(called) is not None:
             return True
         return _ASKS_DEBUG.fullmatch(called) is not None
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -151,36 +146,8 @@ def _cold_atom(node: ast.expr) -> bool:
     last = dotted(node).rpartition(".")[2]
     if not last:
         return False
-    rare = _DEBUG.fullmatch(last) or _OTHER_DEVICE.fullmatch(last) or _NOW_AND_THEN.fullmatch(last)
+    rare = _DEBUG.fullmatch(last) or OTHER_DEVICE.fullmatch(last) or _NOW_AND_THEN.fullmatch(last)
     return last in _COLD_NAMES or bool(rare)
-
-
-def _framework(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bool]:
-    """Of ``backend() == "jax"`` and the like: whether what runs when it is true, and when it is
-    false, is for another framework than torch."""
-    asked = dotted(left.func if isinstance(left, ast.Call) else left).rpartition(".")[2]
-    if not _ASKS_FRAMEWORK.fullmatch(asked):
-        return False, False
-    elements = right.elts if isinstance(right, (ast.Tuple, ast.List, ast.Set)) else [right]
-    words = {e.value for e in elements if isinstance(e, ast.Constant)}
-    if not words or len(words) < len(elements) or not words <= _OTHERS | _TORCH:
-        return False, False
-    foreign = (not words & _TORCH, words <= _TORCH)
-    if isinstance(op, (ast.Eq, ast.In)):
-        return foreign
-    return foreign[::-1] if isinstance(op, (ast.NotEq, ast.NotIn)) else (False, False)
-
-
-def _collectives_of_the_host(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bool]:
-    """Of ``get_backend(group) == "nccl"``: whether what runs when it is true, and when it is false, is for
-    collectives whose tensors are on the CPU."""
-    asked = dotted(left.func if isinstance(left, ast.Call) else left).rpartition(".")[2]
-    named = right.value if isinstance(right, ast.Constant) else None
-    if not _ASKS_FRAMEWORK.fullmatch(asked) or named not in ("nccl", "gloo"):
-        return False, False
-    if not isinstance(op, (ast.Eq, ast.NotEq)):
-        return False, False
-    return (True, False) if isinstance(op, ast.Eq) is (named == "gloo") else (False, True)
 
 
 @lru_cache(maxsize=65536)
@@ -190,7 +157,7 @@ def foreign_branches(condition: str) -> tuple[bool, bool]:
     node = parse_condition(condition) if _FRAMEWORK.search(condition) else None
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False, False
-    return _framework(node.left, node.ops[0], node.comparators[0])
+    return framework(node.left, node.ops[0], node.comparators[0])
 
 
 def _lasting(name: str, assigned: Collection[str]) -> bool:
@@ -355,9 +322,9 @@ def _verdict_of_comparison(
         return False, isinstance(op, (ast.NotEq, ast.Gt))
     if isinstance(right, ast.Constant) and right.value == 1 and _counts(left, assigned):
         return isinstance(op, ast.Lt), isinstance(op, ast.GtE)
-    if isinstance(op, (ast.Eq, ast.NotEq)) and _on_other_device(left, right):
+    if isinstance(op, (ast.Eq, ast.NotEq)) and on_other_device(left, right):
         return (True, False) if isinstance(op, ast.Eq) else (False, True)
-    for ask in (_framework, _collectives_of_the_host, runs_with_old_torch):
+    for ask in (framework, collectives_of_the_host, runs_with_old_torch):
         others = ask(left, op, right)
         if any(others):
             return others
@@ -486,14 +453,6 @@ def _counts(node: ast.expr, assigned: Collection[str]) -> bool:
         name = dotted(node.args[0])
         return name not in assigned or _keeps(name, assigned)
     return isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES
-
-
-def _on_other_device(left: ast.expr, right: ast.expr) -> bool:
-    return (
-        isinstance(right, ast.Constant)
-        and right.value in _OTHER_DEVICES
-        and dotted(left).endswith(("device.type", "device", "device_type"))
-    )
 
 
 @lru_cache(maxsize=65536)
