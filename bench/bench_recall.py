@@ -152,7 +152,7 @@ def score(group: Sequence[Row], git: Path, revision: str, command: str) -> list[
             "findings"
         ]
         hot = {
-            (f["path"], f["function"])
+            (f["path"], f["function"].replace(".<locals>", ""))  # as labels name them
             for f in run("hot", "--format", "json", "--jobs", "1")["functions"]
         }
         for case in group:

@@ -42,7 +42,19 @@ def same_value(
         return False
     if names & bound_names(between):
         return False
-    return not _may_differ(first, between or [scene.statement], bool(between), place)
+    # What a statement binds, it binds when its value has been worked out.
+    parts = between or [_worked_out(scene.statement, second)]
+    return not _may_differ(first, parts, bool(between), place)
+
+
+def _worked_out(statement: cst.CSTNode, second: cst.BaseExpression) -> cst.CSTNode:
+    """The value of an assignment that an expression stands in; any other statement whole."""
+    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+        return statement
+    only = statement.body[0]
+    if not isinstance(only, cst.Assign | cst.AnnAssign) or only.value is None:
+        return statement
+    return only.value if contains(only.value, second) else statement
 
 
 def stays(node: cst.BaseExpression, parts: Sequence[cst.CSTNode], place: Place) -> bool:

@@ -416,10 +416,11 @@ class MovedWhereItIs(Rule):
 
 
 _KEEPS_PLACE = frozenset(
-    "abs all amax amin any argmax argmin argsort bool chunk clamp clone contiguous cos cumsum detach div exp "
-    "expand flatten float floor half int log long max mean min mul neg norm permute pow prod repeat reshape "
-    "round rsqrt sigmoid sign sin softmax split sqrt squeeze std sub sum tanh transpose tril triu unbind "
-    "unsqueeze var view where empty_like full_like ones_like rand_like randn_like zeros_like".split()
+    "abs all amax amin any argmax argmin argsort bool chunk clamp clone contiguous cos cumsum detach div "
+    "exp expand flatten float floor half int log long max mean min mul neg norm permute pow prod repeat "
+    "requires_grad_ reshape round rsqrt sigmoid sign sin softmax split sqrt squeeze std sub sum tanh "
+    "transpose tril triu unbind unsqueeze var view where empty_like full_like ones_like rand_like "
+    "randn_like zeros_like new_empty new_full new_ones new_zeros".split()
 )
 """Methods, and functions of torch, that put their result where their input is."""
 

@@ -10,6 +10,7 @@ import libcst as cst
 from pytest_dispatchguard import Place
 
 from ..syntax import is_word, method_call
+from .data import CASTS
 
 _DEVICE = re.compile(r"(?:\w*_)?device(?:_?id)?|dev|_?(?:gpu(?:_?id)?|(?:local_)?rank)")
 """What devices are called, and their numbers."""
@@ -63,7 +64,12 @@ def is_device(node: cst.BaseExpression, place: Place) -> bool:
     if isinstance(node, cst.Call):
         return place.name(node) == "torch.device" or _asks_where(node, place)
     last = node.attr.value if isinstance(node, cst.Attribute) else place.dotted(node)
-    return _DEVICE.fullmatch(last) is not None
+    if _DEVICE.fullmatch(last) is not None:
+        return True
+    held = place.value_of(node) if isinstance(node, cst.Name) else None
+    return (
+        isinstance(held, cst.Attribute) and held.attr.value == "device" and is_device(held, place)
+    )
 
 
 def _asks_where(call: cst.Call, place: Place) -> bool:
@@ -103,12 +109,21 @@ def device_of(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cud
     given = place.argument(call, None, "device")
     if given is not None:
         return None if names_cpu(given, place) else given
-    return moved_by(call, place)
+    return moved_by(cast_by(call, place), place)
+
+
+def cast_by(call: cst.Call, place: Place) -> cst.Call:
+    """What casts make at once of what a call gives: `torch.zeros(n).long()` of `torch.zeros(n)`."""
+    while (outer := method_call(call, place)) is not None:
+        if outer.args or place.last_name(outer) not in CASTS:
+            break
+        call = outer
+    return call
 
 
 def follows_a_tensor(call: cst.Call, place: Place) -> bool:
     """Whether what a call makes is moved at once to where another tensor is: `torch.tensor(0).to(x)`."""
-    outer = method_call(call, place)
+    outer = method_call(cast_by(call, place), place)
     return (
         outer is not None
         and place.last_name(outer) in ("to", "type_as")

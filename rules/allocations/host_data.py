@@ -13,7 +13,7 @@ from ..syncs.lightning import logged, may_log
 from ..syntax import assigned, is_word, item_key, method_call
 from .constants.fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
-from .devices import device_of, follows_a_tensor
+from .devices import cast_by, device_of, follows_a_tensor
 from .uses import is_for_nothing, is_kept, is_no_tensor_here, is_written_to
 
 
@@ -171,7 +171,7 @@ class HostDataToDevice(Rule):
             f"every call, and {waits}; {advice}",
             certainty="maybe" if is_no_tensor_here(data, place) else "sure" if sure else "note",
             fix=(filled(node, data, place) or made_there(node, data, place))
-            if surely and not follows_a_tensor(node, place)
+            if surely and cast_by(node, place) is node and not follows_a_tensor(node, place)
             else None,
         )
 

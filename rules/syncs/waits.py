@@ -242,8 +242,7 @@ def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
     if type(node) is cst.Comparison and len(node.comparisons) == 1:
         part = node.comparisons[0]
         if type(part.operator) is cst.In or type(part.operator) is cst.NotIn:
-            text = isinstance(node.left, cst.BaseString) or place.kind(node.left).what == "text"
-            return "sure" if not text and place.on_device(part.comparator) else None
+            return _membership_certainty(node.left, part.comparator, place)
     if certainty == "sure" or not only_torch(place):
         return certainty
     reduced = node.left if type(node) is cst.Comparison else node
@@ -256,6 +255,21 @@ def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
         return None if receiver.host or receiver.roaming else "sure"
     unknown = receiver.what == "unknown" and not receiver.cls
     return "note" if unknown and not _names_a_function(reduced, place) else certainty
+
+
+def _membership_certainty(
+    left: cst.BaseExpression, right: cst.BaseExpression, place: Place
+) -> Certainty | None:
+    """Whether a test for membership compares with a tensor on a device, once for each element."""
+    if isinstance(left, cst.BaseString) or place.kind(left).what == "text":
+        return None
+    if place.on_device(right):
+        return "sure"
+    if not place.on_device(left):
+        return None
+    if isinstance(right, cst.List | cst.Tuple):
+        return "sure" if right.elements else None
+    return "note" if place.kind(right).what in ("nested", "unknown") else None
 
 
 def _names_a_function(call: cst.Call, place: Place) -> bool:

@@ -313,7 +313,7 @@ def _ways(
         owners = [function_id.rpartition(".")[0] for function_id in functions]
         # What an attribute holds may be a function of no class.
         methods = [owner for owner in owners if owner in project.classes]
-        many = many_overrides(project, scope.class_id, methods)
+        many = many_overrides(project, scope.class_id, last, methods)
         return functions, functions - {nearest} if many else none
     return frozenset(f for f in functions if not class_of(project, f)), none
 

@@ -10,6 +10,8 @@ _MOST_ANCESTORS = 60
 """Of the project's own classes. No hand-written class has more."""
 _MOST_OVERRIDES = 3
 """With more, a receiver that is declared as the base class may have any of them."""
+_MOST_OF_ABSTRACT = 25
+"""The same, where the base class has none itself."""
 OwnMethods = tuple[dict[str, str], frozenset[str]]
 """The ids of the methods that a class defines, by name, and the names of those that are properties."""
 
@@ -136,16 +138,24 @@ def relatives(project: Project, class_id: str) -> tuple[frozenset[str], frozense
     return known
 
 
-def many_overrides(project: Project, class_id: str, owners: Sequence[str]) -> bool:
+def many_overrides(project: Project, class_id: str, name: str, owners: Sequence[str]) -> bool:
     """Whether subclasses define a method too often to tell which definition runs. Definitions for other
-    frameworks do not compete with those for torch."""
+    frameworks do not compete with those for torch. Where the class itself has none but an abstract one, it is
+    always one of theirs."""
     if len(owners) <= _MOST_OVERRIDES:
+        return False
+    if len(owners) <= _MOST_OF_ABSTRACT and _is_abstract(project, class_id, name):
         return False
     ancestors = mro(project, class_id)
     below = [owner for owner in owners if owner not in ancestors]
     return len([owner for owner in below if _imports_torch(project, owner)] or below) > (
         _MOST_OVERRIDES
     )
+
+
+def _is_abstract(project: Project, class_id: str, name: str) -> bool:
+    facts = project.functions.get(f"{method_owner(project, class_id, name)}.{name}", ())
+    return any(d.rpartition(".")[2] == "abstractmethod" for fact in facts for d in fact.decorators)
 
 
 def _imports_torch(project: Project, class_id: str) -> bool:

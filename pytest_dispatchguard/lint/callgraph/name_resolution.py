@@ -139,7 +139,7 @@ def member(
         return (Symbol("external", canonical(f"{symbol.id}.{name}")),)
     if kind in ("class", "instance"):
         owners = method_owners(project, symbol.id, name, symbol.virtual)
-        if symbol.virtual and not own and many_overrides(project, symbol.id, owners):
+        if symbol.virtual and not own and many_overrides(project, symbol.id, name, owners):
             owners = method_owners(project, symbol.id, name, False)
             if not owners:
                 return ()

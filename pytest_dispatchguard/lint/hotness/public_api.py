@@ -9,10 +9,11 @@ from pytest_dispatchguard.lint.callgraph.families import families, holds_tensors
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import in_tests, path_of
-from pytest_dispatchguard.lint.knowledge.entry_points import OFFERED
+from pytest_dispatchguard.lint.knowledge.entry_points import OFFERED, REWORKS_A_MODEL
 from pytest_dispatchguard.lint.sources.packages import APART
 
 REASON = "called by users of the library"
+INFERENCE = "works on tensors without gradients, as inference does"
 
 _SPOKEN = frozenset(
     "__call__ __getitem__ __setitem__ __getattr__ __iter__ __enter__ __exit__".split()
@@ -48,6 +49,37 @@ _MADE_IN_CALLS = re.compile(
     r"latents|noise|grid|coords|embeds?|embeddings?|batch|labels|targets)"
 )
 """Names of objects that are created for every input."""
+
+
+_WITHOUT_GRADIENTS = re.compile(r"(?:torch\.)?(?:inference_mode|no_grad)")
+_WORKS_ON_WEIGHTS = re.compile(r"observer|_lora|lora_|restart", re.IGNORECASE)
+
+
+def why_offered(project: Project, function_id: str) -> str:
+    """Why a function may run again and again though nothing hot in the project calls it: users of the library
+    do, or a decorator says that it infers something from tensors. Empty where nothing says so."""
+    if is_offered(project, function_id):
+        return REASON
+    return INFERENCE if _infers(project, function_id) else ""
+
+
+def _infers(project: Project, function_id: str) -> bool:
+    facts = project.functions[function_id]
+    if not any(map(is_without_gradients, facts)) or "<locals>" in function_id:
+        return False
+    described = f"{path_of(project, function_id)}:{function_id.partition(':')[2]}"
+    return (
+        all(fact.takes_tensors and not fact.over_loader for fact in facts)
+        and not sets_up(function_id)
+        and not in_tests(project, function_id)
+        and not REWORKS_A_MODEL.search(described)
+        and not _WORKS_ON_WEIGHTS.search(described)
+    )
+
+
+def is_without_gradients(fact: FunctionFact) -> bool:
+    """Whether a decorator switches gradients off."""
+    return any(map(_WITHOUT_GRADIENTS.fullmatch, fact.decorators))
 
 
 def is_offered(project: Project, function_id: str) -> bool:

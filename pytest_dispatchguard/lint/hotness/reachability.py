@@ -18,7 +18,7 @@ from pytest_dispatchguard.lint.hotness.cold import (
     is_cold,
     named_cold,
 )
-from pytest_dispatchguard.lint.hotness.public_api import REASON, is_offered, sets_up
+from pytest_dispatchguard.lint.hotness.public_api import sets_up, why_offered
 from pytest_dispatchguard.lint.hotness.roots import Root
 
 _LONGEST_PATH = 10
@@ -61,13 +61,13 @@ class ReachContext(NamedTuple):
     """The roots of which only the loops are hot."""
 
     def offer(self, function_id: str) -> Arrival | None:
-        """The path by which users of the library call a function; None if they do not."""
-        if not is_offered(self.project, function_id) or is_cold(self.coldness, function_id):
-            return None
-        if cold_unless_root(function_id):
+        """The path by which users of the library call a function, or what a decorator says does; None if they
+        do not."""
+        reason = why_offered(self.project, function_id)
+        if not reason or is_cold(self.coldness, function_id) or cold_unless_root(function_id):
             return None
         name = dotted_id(function_id)
-        fact = HotFact(name, [name], REASON, users=True)
+        fact = HotFact(name, [name], reason, users=True)
         return Arrival(function_id, fact, True, class_of(self.project, function_id), _OFFERED)
 
 

@@ -16,6 +16,7 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules, holds_te
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
+from pytest_dispatchguard.lint.hotness.public_api import is_without_gradients
 from pytest_dispatchguard.lint.hotness.roots import model_calls
 from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, OFFERED, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
@@ -151,7 +152,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
         if was.reads != is_.reads:
             returns.add(was.name)
         if was.takes_tensors != is_.takes_tensors:
-            if FORWARDS.fullmatch(was.name.rpartition(".")[2]):
+            if FORWARDS.fullmatch(was.name.rpartition(".")[2]) or is_without_gradients(was):
                 return None
             offers = True
         if model_calls(was) != model_calls(is_):

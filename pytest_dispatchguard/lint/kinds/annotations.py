@@ -34,6 +34,8 @@ _SEQUENCE = re.compile(
 )
 _WRAPPERS = frozenset({"Annotated", "Final", "ClassVar", "Required", "NotRequired"})
 """Their first argument is the type."""
+_SLIP = "torch.tensor"
+"""The function, where the class is meant."""
 _TENSOR_NAMES: dict[str, Dtype] = {
     "Tensor": "", "FloatTensor": "", "LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool",
 }  # fmt: skip
@@ -104,7 +106,7 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
     last = base.rpartition(".")[2]
     if last in _WRAPPERS:
         return annotation_kind(_first_inside(text), tensor_types)
-    if is_tensor_class(base, tensor_types) or last in _TENSOR_NAMES:
+    if is_tensor_class(base, tensor_types) or last in _TENSOR_NAMES or base == _SLIP:
         if base.startswith(_OTHER_FRAMEWORKS) and base not in tensor_types:
             return UNKNOWN
         return Kind("tensor", dtype=_TENSOR_NAMES.get(last, ""))

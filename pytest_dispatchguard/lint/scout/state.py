@@ -4,12 +4,21 @@ it reads."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import CallFact, ClassFact, FileFacts, FunctionFact, Value
-from pytest_dispatchguard.lint.scout.values import dotted, resolved, table_read, text, values
+from pytest_dispatchguard.lint.scout.values import (
+    BUILT,
+    dotted,
+    is_built,
+    resolved,
+    table_read,
+    text,
+    values,
+)
 
 
 class Hinges:
@@ -298,10 +307,21 @@ def local_values(walk: Walk, node: Node) -> list[Value]:
             only = bound[0]
             if len(bound) > 1 or isinstance(only, bool):
                 return ["unknown"]
-            local = frozenset(reading.params | reading.bindings.keys())
-            return values(walk.source, only, walk.imports, local)
+            node = only
     local = frozenset(reading.params | reading.bindings.keys())
-    return values(walk.source, node, walk.imports, local)
+    return values(walk.source, node, walk.imports, local, partial(_held, reading))
+
+
+def _held(reading: Reading, name: str) -> Node | Value:
+    """The only expression that a local was given, or the word for all that an attribute of self was."""
+    owner, dot, attribute = name.rpartition(".")
+    if dot:
+        of_self = reading.owner is not None and owner == reading.self_name
+        known = reading.owner.attrs.get(attribute, ()) if reading.owner and of_self else ()
+        return BUILT if known and all(map(is_built, known)) else ""
+    bound = reading.bindings.get(name, ())
+    only = bound[0] if len(bound) == 1 else ""
+    return "" if isinstance(only, bool) else only
 
 
 def _is_a_table(walk: Walk, node: Node) -> bool:

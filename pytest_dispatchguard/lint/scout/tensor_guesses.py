@@ -120,9 +120,14 @@ def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
 def _doubt_of_comparison(walk: Walk, node: Node, hinges: Hinges) -> bool:
     for child in node.children:
         if not child.is_named and child.type in ("is", "is not", "in", "not in"):
-            looked_for = parts_of(node)  # a number, perhaps in a tensor
-            number = child.type.endswith("in") and looked_for[0].type in ("integer", "float")
-            return number and len(looked_for) == 2 and doubt(walk, looked_for[1], hinges)
+            sides = parts_of(node)
+            if not child.type.endswith("in") or len(sides) != 2:
+                return False
+            if sides[0].type in ("integer", "float"):
+                return doubt(walk, sides[1], hinges)  # a number, perhaps in a tensor
+            if sides[0].type in ("subscript", "call"):
+                return doubt(walk, sides[0], hinges)  # or the other way round
+            return False
     operands = parts_of(node)
     for operand in operands:
         if operand.type in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tree_sitter import Node
 
@@ -144,44 +144,69 @@ BUILT, PLACED = "built", "tensor"
 _DEEPEST = 12
 
 
+Held = Callable[[str], "Node | Value"]
+"""What a local name, or an attribute of self, was given: an expression, or a word; an empty word where that
+is not known, or more than one."""
+
+
+def _nothing(name: str) -> Value:
+    return ""
+
+
 def _tensor_word(
-    source: bytes, node: Node, imports: Mapping[str, str], depth: int = _DEEPEST
+    source: bytes,
+    node: Node,
+    imports: Mapping[str, str],
+    held: Held = _nothing,
+    depth: int = _DEEPEST,
 ) -> Value:
-    """The word for what factories of torch make, and methods, indices and arithmetic make of that: `built` on
-    the CPU, or a `tensor` on some device; empty for anything else."""
+    """The word for what factories of torch make, and functions, methods, indices and arithmetic make of that:
+    `built` on the CPU, or a `tensor` on some device; empty for anything else."""
     kind = node.type
+
+    def word(part: Node) -> Value:
+        return _tensor_word(source, part, imports, held, depth - 1)
+
     if not depth:
         return ""
+    if kind in ("identifier", "attribute"):
+        found = held(dotted(source, node))
+        return found if isinstance(found, str) else word(found)
     if kind in ("parenthesized_expression", "unary_operator", "subscript"):
-        inner = node.named_children[0] if node.named_child_count else None
-        return _tensor_word(source, inner, imports, depth - 1) if inner is not None else ""
+        return word(node.named_children[0]) if node.named_child_count else ""
     if kind == "binary_operator":
-        sides = {
-            _tensor_word(source, side, imports, depth - 1)
-            for side in node.named_children
-            if side.type != "comment"
-        }
-        return PLACED if PLACED in sides else BUILT if BUILT in sides else ""
+        return _joined(word(side) for side in node.named_children if side.type != "comment")
     if kind != "call":
         return ""
     callee = node.named_children[0]
     package, _, last = resolved(dotted(source, callee), imports).rpartition(".")
     if package == "torch":
+        given = node.named_children[-1].named_children
         if last not in _FACTORIES:
-            return ""
+            return _joined(map(word, given[:1])) if last in _KEEPING else ""
         told = [one for one in _given(source, node) if one.startswith("device=")]
         return BUILT if all(map(_CPU.match, told)) else PLACED
-    if callee.type != "attribute" or callee.named_children[0].type in ("identifier", "attribute"):
+    if callee.type != "attribute":
         return ""
     method = text(source, callee.named_children[-1])
     if method not in _MOVING and method not in _KEEPING:
         return ""
-    owner = _tensor_word(source, callee.named_children[0], imports, depth - 1)
+    owner = word(callee.named_children[0])
     if method in _MOVING and owner:
-        given = _given(source, node)
-        stays = method == "to" and given and all(map(_DTYPE.fullmatch, given))
+        moved = _given(source, node)
+        stays = method == "to" and moved and all(map(_DTYPE.fullmatch, moved))
         return owner if stays else PLACED
     return owner if method in _KEEPING else ""
+
+
+def is_built(word: Value) -> bool:
+    """Whether a word stands for a tensor that was made on the CPU."""
+    return word == BUILT or word.removeprefix("call:torch.") in _FACTORIES
+
+
+def _joined(words: Iterable[Value]) -> Value:
+    found = set(words)
+    return PLACED if PLACED in found else BUILT if BUILT in found else ""
 
 
 def _given(source: bytes, call: Node) -> list[str]:
@@ -200,6 +225,24 @@ def _brings_to_cpu(source: bytes, call: Node) -> bool:
     if method == "cpu":
         return not given
     return method == "to" and any(map(_CPU.fullmatch, given))
+
+
+_ITSELF = frozenset(
+    "bfloat16 cpu cuda double eval float half requires_grad_ to to_empty train".split()
+)
+"""Methods of modules that give the module itself."""
+
+
+def _same_object(source: bytes, call: Node) -> Node | None:
+    """The call of a class whose object these methods give again: `Head()` of `Head().to(device).eval()`."""
+    callee = call.named_children[0]
+    while callee.type == "attribute" and text(source, callee.named_children[-1]) in _ITSELF:
+        call = callee.named_children[0]
+        if call.type != "call":
+            return None
+        callee = call.named_children[0]
+    name = dotted(source, callee).rpartition(".")[2]
+    return call if name[:1].isupper() else None
 
 
 _MOST_ENTRIES = 16
@@ -230,9 +273,14 @@ def table_read(source: bytes, node: Node) -> Node | None:
 
 
 def values(
-    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str] = frozenset()
+    source: bytes,
+    node: Node,
+    imports: Mapping[str, str],
+    local: frozenset[str] = frozenset(),
+    held: Held = _nothing,
 ) -> list[Value]:
-    """What the expression may be, one word for each possibility; names in `local` say nothing."""
+    """What the expression may be, one word for each possibility; names in `local` say nothing, but that what
+    is computed of what they hold is a tensor."""
     kind = node.type
     literal = _LITERALS.get(kind)
     if literal is not None:
@@ -241,14 +289,18 @@ def values(
         )
     if kind == "call":
         if _brings_to_cpu(source, node):
-            return [BUILT if _tensor_word(source, node, imports) else CPU]
+            return [BUILT if _tensor_word(source, node, imports, held) else CPU]
         found = _call_value(source, node, imports, local)
         given = node.named_children[-1].named_children
         name = dotted(source, given[0]) if found == "call:functools.partial" and given else ""
         if name and name.partition(".")[0] not in local - {"self"}:
             return ["function", f"item:{resolved(name, imports)}"]
-        word = _tensor_word(source, node, imports)
-        return [word if word and (found == "unknown" or word == PLACED) else found]
+        word = _tensor_word(source, node, imports, held)
+        if not word and found == "unknown":
+            made_by = _same_object(source, node)
+            found = _call_value(source, made_by, imports, local) if made_by is not None else found
+        made = found.removeprefix("call:torch.") in _FACTORIES
+        return [word if word and (not made or word == PLACED) else found]
     if kind == "subscript" and node.named_children[0].type == "dictionary":
         return ["unknown", *_entries(source, node.named_children[0], imports, local)]
     if kind in ("identifier", "attribute"):
@@ -257,23 +309,23 @@ def values(
             return [f"name:{resolved(name, imports)}"]
         return ["unknown"]
     if kind in ("parenthesized_expression", "await") and node.named_child_count:
-        return values(source, node.named_children[-1], imports, local)
+        return values(source, node.named_children[-1], imports, local, held)
     if kind == "conditional_expression":
         parts = [c for c in node.named_children if c.type != "comment"]
         if len(parts) == 3:
             return [
-                *values(source, parts[0], imports, local),
-                *values(source, parts[2], imports, local),
+                *values(source, parts[0], imports, local, held),
+                *values(source, parts[2], imports, local, held),
             ]
     if kind == "boolean_operator":
         operands = [c for c in node.named_children if c.type != "comment"]
-        return [word for part in operands for word in values(source, part, imports, local)]
+        return [word for part in operands for word in values(source, part, imports, local, held)]
     if kind == "unary_operator" and node.named_child_count:
-        inner = values(source, node.named_children[-1], imports, local)
+        inner = values(source, node.named_children[-1], imports, local, held)
         if inner[0] in ("int", "float"):
             return inner
     if kind == "comparison_operator":
         words = {c.type for c in node.children}
         if words & {"is", "is not", "in", "not in"}:
             return ["bool"]
-    return [_tensor_word(source, node, imports) or "unknown"]
+    return [_tensor_word(source, node, imports, held) or "unknown"]

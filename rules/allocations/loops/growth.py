@@ -12,7 +12,8 @@ from ...syntax import is_word, names_in
 from ..uses import loads
 
 _CATS = frozenset(
-    f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "dstack")
+    f"torch.{name}"
+    for name in "cat column_stack concat concatenate dstack hstack row_stack vstack".split()
 )
 _STATEMENT_LOOPS = (cst.For, cst.While)
 
@@ -55,7 +56,7 @@ class ConcatenationInLoop(Rule):
     code = "DG506"
     name = "concatenation-in-loop"
     origin = "keras#23305"
-    looks_for = Call("cat", "concat", "concatenate", "stack", place="loop")
+    looks_for = Call("stack", *(name.rpartition(".")[2] for name in sorted(_CATS)), place="loop")
 
     def judge(self, call: cst.Call, place: Place) -> Finding | None:
         """`name = cat([name, …])`, and the loop asks for `name` nowhere else."""

@@ -195,7 +195,8 @@ def _of_the_round(test: cst.BaseExpression, place: Place) -> bool:
     if isinstance(test, cst.Comparison):
         member = isinstance(test.comparisons[0].operator, cst.In | cst.NotIn)
         modulo = "%" in place.text(test)
-        return modulo or (member and bool(names_in(test.left) & names))
+        counter = isinstance(test.left, cst.Name) and test.left.value in names
+        return modulo or (member and counter)
     return "%" in place.text(test)
 
 

@@ -19,6 +19,7 @@ from pytest_dispatchguard.lint.kinds.kinds import UNKNOWN
         ("Float[torch.Tensor, 'b n']", "tensor"),
         ("jaxtyping.Int[torch.Tensor, '']", "tensor"),
         ("project.typing.Float[torch.Tensor, 'n']", "tensor"),
+        ("torch.tensor", "tensor"),
         ("project.fields.Float[project.Range, 'n']", "unknown"),
         ("Annotated[dict[str, int], 1]", "nested"),
     ],
