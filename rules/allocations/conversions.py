@@ -11,7 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
 from ..syntax import is_word, unpacked
-from .data import LEGACY_CLASSES, data_argument
+from .data import COPIED, LEGACY_CLASSES, data_argument
 from .uses import bare
 
 
@@ -135,12 +135,14 @@ class TensorOfTensors(Rule):
     code = "DG508"
     name = "tensor-of-tensors"
     origin = "diffusers#13356"
-    looks_for = Call("tensor", "as_tensor", "asarray", place="torch")
+    looks_for = Call("tensor", "as_tensor", "asarray", "Tensor", *LEGACY_CLASSES, place="torch")
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A list whose elements are surely tensors that may live on a device."""
         data = data_argument(node, place)
+        if place.name(node) in COPIED and len(node.args) == 1:
+            data = node.args[0].value
         if not isinstance(data, _HOLDERS):
             return None
         kind = place.kind(data)
