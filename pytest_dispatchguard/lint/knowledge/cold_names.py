@@ -36,7 +36,7 @@ COLD_METHODS = re.compile(
 flex attention compiles into its kernel."""
 
 COLD_UNLESS_ROOTS = re.compile(
-    r"_*reset_?|_?initiali[sz]e(?:_(?!hidden|state|cache|buffer|carry|memory|mask|token|input|latent|decod|beam|derivativ|flow)\w+)?|"
+    r"_*reset_?|_?initiali[sz]e(?:_(?!hidden|state|cache|buffer|carry|memory|mask|momentum|noise|token|input|latent|decod|beam|derivativ|flow|velocit)\w+)?|"
     r"_?setup_(?!(?:batch|generation|input|kernel|neighbor|prefill)(?!\w*_(?:config|loader|norm|pipeline)))\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
     r"_?benchmark\w*|_?profile\w*|fit|_?(?:clear|empty|free)_\w*(?:cache|memory)|_?release_memory|_?offload"
 )

@@ -46,6 +46,10 @@ _ASKS_MODEL = re.compile(
     + r"(?:\.(?:module|forward|encode|decode|encoder|decoder|generator|model|predict|\w+_step|step))*"
 )
 """The same of a part of it, or of one of its methods."""
+_RUNS_A_MODEL = re.compile(
+    r"_?(?:forward_\w+|infer(?:ence)?|decode_step|generate_tokens?|predict_on_batch|score_\w+)"
+)
+"""Methods of models that run them as `forward` does."""
 _LONGEST = 4000
 """Characters of documentation that are read."""
 
@@ -401,7 +405,7 @@ def feeding_rounds(reading: Reading) -> set[tuple[int, ...]]:
 
 def _modules(reading: Reading) -> set[str]:
     """The names of what is surely a module: the function asks it for its parameters, sets it to evaluate,
-    says that it is one, calls it one, or calls its `forward`."""
+    says that it is one, calls it one, or calls its `forward`; and of its methods that run it otherwise."""
     modules = {
         name.rpartition(".")[0]
         for name, how in reading.calls
@@ -422,4 +426,9 @@ def _modules(reading: Reading) -> set[str]:
         for name, how in reading.calls
         if how == "call" and (CALLED_MODEL.fullmatch(name) or _is_forward(name, reading))
     }
+    for name, how in reading.calls:
+        owner, _, last = name.rpartition(".")
+        known = owner in modules or CALLED_MODEL.fullmatch(owner) is not None
+        if how == "call" and known and _RUNS_A_MODEL.fullmatch(last):
+            modules.add(name)
     return modules - {"", reading.self_name, "super()", "self"}

@@ -189,8 +189,18 @@ def test_steps_are_known_by_their_names_where_torch_is() -> None:
             "def denoise(parts, xs):\n    def one(x):\n        return parts.net.forward(x)\n"
             "    for x in xs:\n        note(one(x))\n"
         ),
+        "def explain(net, xs):\n    net.eval()\n    for x in xs:\n        note(net.forward_masks(x))\n",
     ],
-    ids=["evaluates", "annotated", "attribute", "environment", "gymnasium", "forward", "inside"],
+    ids=[
+        "evaluates",
+        "annotated",
+        "attribute",
+        "environment",
+        "gymnasium",
+        "forward",
+        "inside",
+        "masks",
+    ],
 )
 def test_loops_that_feed_a_model(body: str) -> None:
     found = hot(f"{body}def note(x): return x.item()\n")

@@ -7,6 +7,7 @@ import pytest
 from pytest_dispatchguard.lint.knowledge.cold_names import (
     COLD_METHODS,
     COLD_PATHS,
+    COLD_UNLESS_ROOTS,
     COPIED_PATHS,
     TEST_PATHS,
     cold_by_name,
@@ -123,3 +124,9 @@ def test_copies_left_behind_are_cold(path: str, *, cold: bool) -> None:
 def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
     assert bool(COPIED_PATHS.search(path)) is copied
     assert bool(APART.search(path)) is copied  # nor does the library offer it
+
+
+def test_what_a_call_begins_with_is_made_in_every_call() -> None:
+    assert COLD_UNLESS_ROOTS.fullmatch("_initialize_workers")
+    assert COLD_UNLESS_ROOTS.fullmatch("_initialize_momentum") is None
+    assert COLD_UNLESS_ROOTS.fullmatch("initialize_noise") is None
