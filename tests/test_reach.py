@@ -25,6 +25,8 @@ TOLD = {
     "bound-after": ("DG521", "x = torch.stack([torch.cos(x), torch.sin(x), torch.cos(x)])"),
     "bound-between": ("", "y = torch.cos(x)\n    x = x + 1\n    x = torch.cos(x) * y"),
     "member-of-numbers": ("DG401", "if x.sum() in (1, 2, 3):\n        x = x * 2"),
+    "tensor-among-words": ("", "if x[0] in ['a', 'b']:\n        x = x * 2"),
+    "key-of-a-table": ("", "if x[0] in {}:\n        x = x * 2"),
     "member-of-words": ("", "if names in ('a', 'b'):\n        x = x * 2"),
     "element-is-member": (
         "DG401",
@@ -54,7 +56,7 @@ def test_what_stands_in_one_function(tmp_path: Path, case: str) -> None:
     code, body = TOLD[case]
     head = (
         "# dispatchguard: hot\ndef f(x: torch.Tensor, y: torch.Tensor, grid: np.ndarray, n: int, "
-        "names, kept, steps):\n    "
+        "names, kept: list[int], steps):\n    "
     )
     findings = told(tmp_path, f"{HEAD}{head}{body}\n    return x, y\n")
     if code:
@@ -88,6 +90,7 @@ class Schedule(nn.Module):
         ("torch.sqrt(1.0 / alphas)", ["sure"]),
         ("alphas.clamp(min=1e-20)", ["sure"]),
         ("torch.sqrt(1.0 / alphas).to(n)", []),
+        ("torch.zeros(4, device=n)\n        self.table = self.table * 2", []),
         ("n * 2", []),
         ("make(alphas)", []),
     ],

@@ -268,8 +268,10 @@ def _membership_certainty(
     if not place.on_device(left):
         return None
     if isinstance(right, cst.List | cst.Tuple):
-        return "sure" if right.elements else None
-    return "note" if place.kind(right).what in ("nested", "unknown") else None
+        numbers = [e for e in right.elements if not isinstance(e.value, cst.BaseString)]
+        return "sure" if numbers else None
+    held = place.kind(right)
+    return "note" if held.what == "nested" and not held.cls else None  # others ask for its hash
 
 
 def _names_a_function(call: cst.Call, place: Place) -> bool:

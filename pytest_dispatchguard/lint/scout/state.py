@@ -11,13 +11,12 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import CallFact, ClassFact, FileFacts, FunctionFact, Value
 from pytest_dispatchguard.lint.scout.values import (
-    BUILT,
     dotted,
-    is_built,
     resolved,
     table_read,
     text,
     values,
+    word_of_all,
 )
 
 
@@ -317,8 +316,9 @@ def _held(reading: Reading, name: str) -> Node | Value:
     owner, dot, attribute = name.rpartition(".")
     if dot:
         of_self = reading.owner is not None and owner == reading.self_name
-        known = reading.owner.attrs.get(attribute, ()) if reading.owner and of_self else ()
-        return BUILT if known and all(map(is_built, known)) else ""
+        return (
+            word_of_all(reading.owner.attrs.get(attribute, ())) if reading.owner and of_self else ""
+        )
     bound = reading.bindings.get(name, ())
     only = bound[0] if len(bound) == 1 else ""
     return "" if isinstance(only, bool) else only

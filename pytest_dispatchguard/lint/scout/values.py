@@ -127,6 +127,7 @@ _FACTORIES = frozenset(
     HalfTensor IntTensor LongTensor Tensor""".split()
 )
 """Functions of torch that make tensors on the CPU, unless they are told a device."""
+_FACTORY = re.compile(rf"call:torch\.(?:{'|'.join(sorted(_FACTORIES))})$")
 _KEEPING = frozenset(
     """abs bfloat16 bool clamp clone contiguous cos cumprod cumsum detach double exp expand flatten flip float
     half int log long mean mul neg permute pow reciprocal repeat requires_grad_ reshape round rsqrt short sin
@@ -199,9 +200,11 @@ def _tensor_word(
     return owner if method in _KEEPING else ""
 
 
-def is_built(word: Value) -> bool:
-    """Whether a word stands for a tensor that was made on the CPU."""
-    return word == BUILT or word.removeprefix("call:torch.") in _FACTORIES
+def word_of_all(words: Iterable[Value]) -> Value:
+    """The word for tensors that all of these words stand for; empty where one of them stands for anything
+    else."""
+    found = {_FACTORY.sub(BUILT, word) for word in words}
+    return _joined(found) if found and found <= {BUILT, PLACED} else ""
 
 
 def _joined(words: Iterable[Value]) -> Value:
