@@ -98,7 +98,6 @@ def _lines(rule: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield from _short(parts["Instead"]).splitlines()
     if rule["fix"] != "none" and parts.get("Fix safety"):
-        yield ""
         yield "Must stay true: " + _sentences(parts["Fix safety"])
 
 

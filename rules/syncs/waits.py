@@ -231,50 +231,7 @@ def only_torch(place: Place) -> bool:
     return "torch" in place.imports and OTHER_ARRAYS.isdisjoint(place.imports)
 
 
-_ASKING = frozenset("all amax amin any max mean min norm sum".split())
-
-
-def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
-    """Whether what a condition asks is a tensor on a device. In a file that knows no arrays but torch's,
-    what has `any`, `all` or another reduction called on it is one: surely where it may be one otherwise, and
-    as a note where nothing is known of it."""
-    certainty = place.certainty(node)
-    if type(node) is cst.Comparison and len(node.comparisons) == 1:
-        part = node.comparisons[0]
-        if type(part.operator) is cst.In or type(part.operator) is cst.NotIn:
-            return _membership_certainty(node.left, part.comparator, place)
-    if certainty == "sure" or not only_torch(place):
-        return certainty
-    reduced = node.left if type(node) is cst.Comparison else node
-    if type(reduced) is not cst.Call or type(reduced.func) is not cst.Attribute:
-        return certainty
-    if reduced.func.attr.value not in _ASKING:
-        return certainty
-    receiver = place.kind(reduced.func.value)
-    if receiver.maybe_tensor:
-        return None if receiver.host or receiver.roaming else "sure"
-    unknown = receiver.what == "unknown" and not receiver.cls
-    return "note" if unknown and not _names_a_function(reduced, place) else certainty
-
-
-def _membership_certainty(
-    left: cst.BaseExpression, right: cst.BaseExpression, place: Place
-) -> Certainty | None:
-    """Whether a test for membership compares with a tensor on a device, once for each element."""
-    if isinstance(left, cst.BaseString) or place.kind(left).what == "text":
-        return None
-    if place.on_device(right):
-        return "sure"
-    if not place.on_device(left):
-        return None
-    if isinstance(right, cst.List | cst.Tuple):
-        numbers = [e for e in right.elements if not isinstance(e.value, cst.BaseString)]
-        return "sure" if numbers else None
-    held = place.kind(right)
-    return "note" if held.what == "nested" and not held.cls else None  # others ask for its hash
-
-
-def _names_a_function(call: cst.Call, place: Place) -> bool:
+def names_a_function(call: cst.Call, place: Place) -> bool:
     """Whether what is called is a function of a module or class, and no method of a value."""
     name = place.name(call)
     return bool(name) and not name.startswith("self.")
@@ -367,7 +324,7 @@ def _reduced_among_tensors(node: cst.BaseExpression, place: Place) -> bool:
     torch's: `float(x.mean())`."""
     if not isinstance(node, cst.Call) or not _listed_as_tensor(node, place):
         return False
-    return next(_methods(node), "") in REDUCING and not _names_a_function(node, place)
+    return next(_methods(node), "") in REDUCING and not names_a_function(node, place)
 
 
 def _from_table(node: cst.BaseExpression) -> bool:
@@ -600,7 +557,7 @@ def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Cert
         certainty: Certainty | None = "sure"
     else:
         given = place.receiver(call)
-        if given is None or _names_a_function(call, place):
+        if given is None or names_a_function(call, place):
             return None
         certainty = tensor_certainty(given, place, strict=True)
         kind = place.kind(given)

@@ -9,8 +9,9 @@ import libcst as cst
 from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
 
 from ...syntax import last_small, names_in, small_statements, target_names
+from ..asked import asked_certainty
 from ..data_flow import around, ends, loads, selectable
-from ..waits import READS, Asked, asked_certainty, only_raises, only_warns, read_of
+from ..waits import READS, Asked, only_raises, only_warns, read_of
 from .branch_fixes import selected
 from .clamps import as_clamp
 from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question

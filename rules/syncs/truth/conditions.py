@@ -9,8 +9,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Certainty, Place, nodes
 
+from ..asked import asked_certainty
 from ..host_code import works_on_host
-from ..waits import Asked, asked, asked_certainty, waits_inside
+from ..waits import Asked, asked, waits_inside
 
 
 def tensor_question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked] | None:

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Place
 
-from ..waits import asked_certainty
+from ..asked import asked_certainty
 
 _MOST_OPERANDS = 8
 
