@@ -133,6 +133,7 @@ def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
     assert repository.state() == before
 
 
+@pytest.mark.thorough
 def test_a_change_is_told_as_precisely_as_was_asked(repository: Repository, run: Any) -> None:
     repository.source.write_text(LIBRARY.replace("def entry", "# a comment\n\ndef entry"))
     within = run("--overhead-precision=20%")

@@ -143,6 +143,9 @@ BUILT, PLACED = "built", "tensor"
 
 
 _DEEPEST = 12
+_MAY_BE_TENSORS = frozenset(
+    "attribute binary_operator call identifier parenthesized_expression subscript unary_operator".split()
+)
 
 
 Held = Callable[[str], "Node | Value"]
@@ -164,12 +167,12 @@ def _tensor_word(
     """The word for what factories of torch make, and functions, methods, indices and arithmetic make of that:
     `built` on the CPU, or a `tensor` on some device; empty for anything else."""
     kind = node.type
+    if kind not in _MAY_BE_TENSORS or not depth:
+        return ""
 
     def word(part: Node) -> Value:
         return _tensor_word(source, part, imports, held, depth - 1)
 
-    if not depth:
-        return ""
     if kind in ("identifier", "attribute"):
         found = held(dotted(source, node))
         return found if isinstance(found, str) else word(found)

@@ -306,6 +306,7 @@ def test_a_run_that_is_killed_takes_along_a_worker_that_imports(
     run.gone()
 
 
+@pytest.mark.thorough
 def test_one_that_never_ends_importing_is_given_up(
     repository: Path, start: Callable[..., Run]
 ) -> None:
