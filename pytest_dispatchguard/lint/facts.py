@@ -205,7 +205,7 @@ class HotFact:
     seen: float | None = None
     """Calls per call of the root, where a profile was recorded."""
     users: bool = False
-    """Whether only users of the library call the root, so far as the project tells."""
+    """Whether nothing hot in the project calls the root: users of the library do, or a decorator tells."""
 
 
 @dataclass(slots=True)

@@ -106,7 +106,7 @@ class Hot:
     seen: float | None = None
     """Calls per call of the root, from a recorded profile."""
     users: bool = False
-    """Whether only users of the library call the root, so far as the project tells."""
+    """Whether nothing hot in the project calls the root: users of the library do, or a decorator tells."""
 
 
 @dataclass(frozen=True, slots=True)

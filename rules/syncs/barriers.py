@@ -234,7 +234,7 @@ class ThrowAwayMemory(Rule):
                 certainty=certainty,
                 fix=_taken_out(node, place),
             )
-        if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
+        if _gives_back(name):
             return place.finding(
                 node,
                 f"`{place.short(node)}` waits for the device and frees memory that the next call has "
@@ -243,9 +243,6 @@ class ThrowAwayMemory(Rule):
                 fix=_taken_out(node, place),
             )
         return None
-
-
-_THROWS = re.compile(r"gc\.collect|torch\.\w+\.(?:empty_cache|ipc_collect)")
 
 
 def _taken_out(node: cst.Call, place: Place) -> Fix | None:
@@ -260,7 +257,7 @@ def _taken_out(node: cst.Call, place: Place) -> Fix | None:
         last += 1
     run = block[first : last + 1]
     others = any(
-        _THROWS.fullmatch(place.name(call)) is not None
+        (_gives_back(place.name(call)) or place.name(call) == "gc.collect")
         and scene.function is place.function
         and scene.statement not in run
         for call, scene in place.calls("empty_cache", "collect", "ipc_collect")
@@ -280,8 +277,13 @@ def _throws(statement: cst.CSTNode | None, place: Place) -> bool:
     return (
         isinstance(said, cst.Expr)
         and isinstance(said.value, cst.Call)
-        and _THROWS.fullmatch(place.name(said.value)) is not None
+        and (_gives_back(place.name(said.value)) or place.name(said.value) == "gc.collect")
     )
+
+
+def _gives_back(name: str) -> bool:
+    """Whether a function gives cached memory of a device back."""
+    return name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name)
 
 
 def _of_the_young(node: cst.Call) -> bool:

@@ -1,5 +1,5 @@
-"""The public API of a library: functions and methods that work on tensors, which users call once per step
-or call even if nothing hot in the project does."""
+"""Functions that work on tensors, and run again and again though nothing hot in the project calls them: the
+public API of a library, which users call, and what infers something, as a decorator says."""
 
 from __future__ import annotations
 

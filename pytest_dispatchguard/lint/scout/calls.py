@@ -494,8 +494,8 @@ def _attribute(walk: Walk, node: Node) -> None:
 def _subscript(walk: Walk, node: Node) -> None:
     reading = walk.reading
     base = node.named_children[0]
-    of_torch = _is_forward(reading) or not knows_other_arrays(walk)
-    if of_torch and base.type == "identifier" and _is_by_axes(node):
+    by_axes = base.type == "identifier" and _is_by_axes(node)
+    if by_axes and (_is_forward(reading) or not knows_other_arrays(walk)):
         note_tensor_use(walk, text(walk.source, base))
     if any(may_be_list(walk, part) for part in node.named_children[1:]):
         reading.looks.add("list-index")

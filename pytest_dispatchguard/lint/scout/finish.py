@@ -93,7 +93,9 @@ _NO_LAYER = frozenset({"none", "call:torch.nn.Identity"})
 def _note_what_layers_take(walk: Walk, reading: Reading) -> None:
     """Notes that `x` is a tensor where the function calls `self.norm(x)`, and `self.norm` is a layer of
     torch."""
-    attributes = {} if reading.owner is None else reading.owner.attrs
+    if reading.owner is None:
+        return
+    attributes = reading.owner.attrs
     for name, calls in reading.arguments.items():
         owner, _, attribute = name.rpartition(".")
         if owner != reading.self_name or attribute not in attributes:

@@ -34,9 +34,7 @@ def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
     if kind == "attribute":
         parts = node.named_children
         attribute = text(walk.source, parts[-1])
-        if attribute in words.READABLE_TENSOR_ATTRIBUTES:
-            return True
-        if words.TENSOR_NAMES.fullmatch(attribute):
+        if attribute in words.READABLE_TENSOR_ATTRIBUTES or words.TENSOR_NAMES.fullmatch(attribute):
             return True
         if parts[0].type != "identifier":
             return False

@@ -143,6 +143,8 @@ BUILT, PLACED = "built", "tensor"
 
 
 _DEEPEST = 12
+_HOP = 3
+"""What it takes of that to follow a name: each may stand several times in what it is given."""
 _MAY_BE_TENSORS = frozenset(
     "attribute binary_operator call identifier parenthesized_expression subscript unary_operator".split()
 )
@@ -175,7 +177,9 @@ def _tensor_word(
 
     if kind in ("identifier", "attribute"):
         found = held(dotted(source, node))
-        return found if isinstance(found, str) else word(found)
+        if isinstance(found, str):
+            return found
+        return _tensor_word(source, found, imports, held, max(0, depth - _HOP))
     if kind in ("parenthesized_expression", "unary_operator", "subscript"):
         return word(node.named_children[0]) if node.named_child_count else ""
     if kind == "binary_operator":

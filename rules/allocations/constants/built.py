@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from ...syntax import VIEWS, assigned_once, called_name, is_word, item_key, method_call
+from ...syntax import VIEWS, assigned, assigned_once, called_name, is_word, item_key, method_call
 from ..data import (
     COMPUTED,
     COPIED,
@@ -376,12 +376,13 @@ def _of_a_schedule(receiver: cst.BaseExpression, place: Place) -> bool:
     )
 
 
-def _default_of(receiver: cst.BaseExpression, place: Place) -> cst.Call | None:
-    """The tensor on the CPU that a parameter is where callers give nothing else."""
+def _default_of(node: cst.Call, receiver: cst.BaseExpression, place: Place) -> cst.Call | None:
+    """The tensor on the CPU that a parameter, which a call moves, is where callers give nothing else. What was
+    moved may take its name."""
     if not isinstance(receiver, cst.Name) or place.scene.deferred:
         return None
     others = place.assignments(receiver.value) - 1
-    if others > 1 or (others and not _is_only_moved(receiver.value, place)):
+    if others > 1 or (others and not is_word(assigned(node, place), receiver.value)):
         return None
     given = place.function.params
     for param in (*given.posonly_params, *given.params, *given.kwonly_params):
@@ -390,18 +391,6 @@ def _default_of(receiver: cst.BaseExpression, place: Place) -> cst.Call | None:
             known = place.name(made) in FACTORIES | COPIED | FROM_DATA
             return made if known and place.argument(made, None, "device") is None else None
     return None
-
-
-def _is_only_moved(name: str, place: Place) -> bool:
-    """Whether a statement gives a parameter the same name again where it moves it: `up = up.to(x.device)`."""
-    line = place.statement
-    only = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-    return (
-        isinstance(only, cst.Assign)
-        and len(only.targets) == 1
-        and is_word(only.targets[0].target, name)
-        and only.value is place.node
-    )
 
 
 _TO_BE_FILLED = frozenset({"empty", "full", "ones", "rand", "randn", "zeros"})
@@ -522,7 +511,7 @@ class ConstantMovedPerCall(Rule):
                 f"`{place.text(node)}` moves an attribute of a plain object on every call: if it is "
                 "on the CPU, each call copies it, and the host waits. Keep one copy per device"
             )
-        default = None if row else _default_of(receiver, place)
+        default = None if row else _default_of(node, receiver, place)
         if default is not None:
             return (
                 f"`{place.text(receiver)}` is `{place.short(default)}` where callers give none, a tensor on "
