@@ -377,8 +377,8 @@ def _of_a_schedule(receiver: cst.BaseExpression, place: Place) -> bool:
 
 
 def _default_of(node: cst.Call, receiver: cst.BaseExpression, place: Place) -> cst.Call | None:
-    """The tensor on the CPU that a parameter, which a call moves, is where callers give nothing else. What was
-    moved may take its name."""
+    """The tensor on the CPU that a parameter, which a call moves, is where callers give nothing else. What it
+    gives may take its name."""
     if not isinstance(receiver, cst.Name) or place.scene.deferred:
         return None
     others = place.assignments(receiver.value) - 1
