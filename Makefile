@@ -49,15 +49,19 @@ $(VENV)/.torch: $(VENV)/.dev
 demo: $(VENV)/.dev $(VENV)/.torch ## a small project that is wrong on purpose: findings, fixes, budgets
 	@BIN=$(abspath $(BIN)) sh fixtures/demo/demo.sh
 
+# Each worker runs a stretch of the files, so that what the tests of a file share is made once, and one that is
+# done takes half of what is left to the other.
+DIST := -n $(WORKERS) --dist worksteal
+
 test: $(VENV)/.dev $(VENV)/.torch ## run the tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not thorough" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(DIST) -m "not thorough" $(PYTEST_ARGS)
 
 # Chosen by what changed since the branch left main, and stopped before its minute is over: see CONTRIBUTING.md.
 test-quick: $(VENV)/.dev $(VENV)/.torch ## run the tests of what changed, for a minute at most
-	$(BIN)/python tests/quick.py -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python tests/quick.py $(DIST) $(PYTEST_ARGS)
 
 test-thorough: $(VENV)/.dev $(VENV)/.torch ## run the tests, the longest ones too
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(DIST) $(PYTEST_ARGS)
 
 # MIRRORS, a folder as for bench-recall, has commits of other repositories replayed too, which takes hours.
 attack: $(VENV)/.dev $(VENV)/.torch ## attack linter, posting and plugin: mutants, sizes, caches, answers, deaths, commits (30 minutes)

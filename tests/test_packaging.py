@@ -13,11 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.slow,
-    # One worker builds the wheel once.
-    pytest.mark.xdist_group("packaging"),
-]
+pytestmark = pytest.mark.slow
 
 SOURCES = ("pytest_dispatchguard", "rules", "fixtures", "pyproject.toml", "README.md", "LICENSE")
 

@@ -50,11 +50,6 @@ RUNNING = {code for code, cls in CLASSES.items() if cls.running}
 RUN = sorted(FIXTURES.glob("DG*/specimen*.py"))
 SPECIMENS = [path for path in RUN if path.parent.name not in RUNNING]
 LOOKALIKES = sorted(FIXTURES.glob("DG*/lookalikes*.py"))
-TOGETHER = [
-    pytest.param(path, marks=pytest.mark.xdist_group(f"{path.parent.name}/{path.stem}"))
-    for path in SPECIMENS
-]
-"""The specimens, with what is found in each asked for by one process, once."""
 
 
 def shown(path: Path) -> str:
@@ -188,7 +183,7 @@ def test_every_folder_of_specimens_has_its_rule() -> None:
 # -- what the linter says of them -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", TOGETHER, ids=shown)
+@pytest.mark.parametrize("path", SPECIMENS, ids=shown)
 def test_bad_is_flagged_and_good_is_not(path: Path, lint: Any) -> None:
     text = path.read_text(encoding="utf-8")
     wanted = expected(text)
@@ -198,7 +193,7 @@ def test_bad_is_flagged_and_good_is_not(path: Path, lint: Any) -> None:
     assert said == wanted
 
 
-@pytest.mark.parametrize("path", TOGETHER, ids=shown)
+@pytest.mark.parametrize("path", SPECIMENS, ids=shown)
 def test_findings_say_why_the_place_is_hot(path: Path, lint: Any) -> None:
     text = path.read_text(encoding="utf-8")
     codes = sorted({code_of(path), *(code for _, code in expected(text))})
@@ -232,7 +227,7 @@ def _hot_functions(text: str) -> list[str]:
 # -- what fixes make of them ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", TOGETHER, ids=shown)
+@pytest.mark.parametrize("path", SPECIMENS, ids=shown)
 def test_the_fix_of_bad_is_good(path: Path, lint: Any) -> None:
     text, code = path.read_text(encoding="utf-8"), code_of(path)
     offered = {f.fix.safety for f in findings(lint, text, code) if f.fix is not None}
@@ -248,7 +243,7 @@ def test_the_fix_of_bad_is_good(path: Path, lint: Any) -> None:
     assert ast.unparse(bad) == ast.unparse(good)
 
 
-@pytest.mark.parametrize("path", TOGETHER, ids=shown)
+@pytest.mark.parametrize("path", SPECIMENS, ids=shown)
 def test_a_second_fix_changes_nothing(path: Path, lint: Any) -> None:
     text, code = path.read_text(encoding="utf-8"), code_of(path)
     if CLASSES[code].fixes == "none":

@@ -26,9 +26,6 @@ from pytest_dispatchguard.report.review.gitlab import render as gitlab
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 
-pytestmark = pytest.mark.xdist_group("suggested")  # of one project that is checked once
-
-
 @pytest.fixture(scope="module")
 def specimens(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of all specimens."""

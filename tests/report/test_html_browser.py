@@ -22,7 +22,7 @@ from .traces.conftest import told, trace
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 
 PHONE, DESK = (390, 844), (1280, 900)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

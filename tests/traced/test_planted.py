@@ -17,7 +17,6 @@ from .planting import READS, plant, run
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("planted"),  # of one project that is traced once
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
 ]
 

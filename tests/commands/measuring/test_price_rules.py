@@ -13,7 +13,6 @@ import pytest
 from pytest_dispatchguard.prices import NAME
 
 pytest.importorskip("torch", reason="prices are of code on torch")
-pytestmark = pytest.mark.xdist_group("pricing")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 QUICK = ("--seconds", "0.3")

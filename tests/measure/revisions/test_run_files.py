@@ -19,7 +19,6 @@ SCHEMA = json.loads((ROOT / "schemas" / "dispatchguard-verdicts.json").read_text
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows"),
     pytest.mark.without_torch,
-    pytest.mark.xdist_group("run files"),  # of one saved run
 ]
 
 SUBJECTS = """
