@@ -182,6 +182,21 @@ def target_names(loop: cst.CSTNode) -> frozenset[str]:
     return frozenset().union(*(names_in(t) for t in targets))
 
 
+def has_few_rounds(loop: cst.CSTNode, most: int, place: Place) -> bool:
+    """Whether a loop surely has so many rounds at most."""
+    over = loop.for_in.iter if isinstance(loop, cst.BaseComp) else getattr(loop, "iter", None)
+    while (
+        isinstance(over, cst.Call) and place.name(over) in ("enumerate", "reversed") and over.args
+    ):
+        over = over.args[0].value
+    if isinstance(over, cst.List | cst.Tuple):
+        return len(over.elements) <= most
+    if not isinstance(over, cst.Call) or place.name(over) != "range" or len(over.args) != 1:
+        return False
+    last = over.args[0].value
+    return isinstance(last, cst.Integer) and last.evaluated_value <= most
+
+
 def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
     """The names that statements give a new value."""
     return frozenset().union(*map(_bound_in, statements))

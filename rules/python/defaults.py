@@ -10,6 +10,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..allocations.data import FACTORIES, LIKE
+from ..allocations.devices import is_device
 from ..source_text import computes_the_last_argument
 from ..syntax import is_word
 
@@ -108,4 +109,7 @@ def _costs(node: cst.CSTNode, place: Place) -> bool:
         return True
     receiver = place.receiver(node)
     last = place.last_name(node)
-    return receiver is not None and last in _COMPUTES | _NEW and place.is_tensor(receiver)
+    if receiver is None:
+        return False
+    moves = last == "to" and any(is_device(argument.value, place) for argument in node.args)
+    return moves or (last in _COMPUTES | _NEW and place.is_tensor(receiver))

@@ -41,9 +41,12 @@ from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _NEEDS_TEXT = FACTORIES | LIKE | {"device", "to", "type"}
 _ITERATING = frozenset(
-    "list tuple set sorted enumerate zip sum max min any all reversed map".split()
+    "list tuple set sorted enumerate zip sum max min any all reversed map "
+    "itertools.chain itertools.groupby itertools.islice".split()
 )
 """Functions that iterate over their argument."""
+_OVER_ALL = frozenset({"zip", "enumerate", "sum", "map", "itertools.chain"})
+"""Those of them that iterate over each of several."""
 _ADDING = frozenset({"append", "appendleft", "add"})
 """Methods that add their argument to a list or set."""
 _ASKS_MODULES = frozenset({"eval", "named_modules", "named_parameters", "parameters"})
@@ -54,6 +57,10 @@ _MODEL = re.compile(
 """What is called so, and called, is a module in a file that works with torch."""
 _WARNING = frozenset({"critical", "error", "exception", "fatal", "warn", "warning"})
 """How functions and methods are called that give warnings."""
+_GATHERS = frozenset("all_gather gather gather_for_metrics pad_across_processes reduce".split())
+_OF_PROCESSES = re.compile(r"(?:^|[._])(?:accelerator|fabric|strategy)$")
+"""What gathers tensors of all processes, of Accelerate and Lightning, by the names of these methods and of
+what has them."""
 _GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list"})
 """Collectives that fill the list they are given with the objects of other processes."""
 
@@ -162,9 +169,14 @@ def _read_arguments(
             args.append(kind)
             if wants_text:
                 texts[str(i)] = _device_text(reader, value)
-            if iterates and (len(node.args) == 1 or name in ("zip", "enumerate", "sum", "map")):
+            if iterates and (len(node.args) == 1 or name in _OVER_ALL or _is_first(i, name)):
                 reader.emit("iterate", value)
     return args, keywords, texts
+
+
+def _is_first(number: int, name: str | None) -> bool:
+    """Whether an argument is the one that a function of itertools iterates over."""
+    return number == 0 and name is not None and name.startswith("itertools.")
 
 
 def _device_text(reader: Reader, value: cst.BaseExpression) -> str:
@@ -215,6 +227,8 @@ def _call_kind(
         kind = function_kind(name, args, keywords, texts)
         if kind is not None:
             return kind
+    if last in _GATHERS and args and args[0].is_tensor and _gathers(reader, func, last):
+        return replace(args[0], ndim=None)
     own_attribute = name is not None and name.startswith("self.") and name.count(".") > 1
     if (
         isinstance(func, cst.Attribute)
@@ -264,6 +278,14 @@ def _of_instance(reader: Reader, func: cst.BaseExpression, given: Sequence[Kind]
         if written and _MODEL.fullmatch(written):
             return OUTPUT
     return None
+
+
+def _gathers(reader: Reader, func: cst.BaseExpression, last: str) -> bool:
+    """Whether a method gives a tensor of what each process gave it."""
+    owner = dotted(func.value) if isinstance(func, cst.Attribute) else ""
+    if owner == "self":  # of a LightningModule
+        return last == "all_gather" and reader.callee_key(func) not in reader.brief.callees
+    return bool(owner) and _OF_PROCESSES.search(owner or "") is not None
 
 
 def _given_by(reader: Reader, cls: str, args: Sequence[Kind]) -> Kind:

@@ -192,21 +192,27 @@ _LOOKED_UP = re.compile(r"(?<!shape)(?<!size\(\))(?<!stride)(?<!stride\(\))(?<!k
 """An index, but of what holds numbers of Python."""
 
 
+def _last(walk: Walk, callee: Node) -> str:
+    """The last name of what is called."""
+    return text(walk.source, callee.named_children[-1] if callee.type == "attribute" else callee)
+
+
 def ask_iterated(walk: Walk, node: Node, token: str = "iterate") -> None:
     """Notes that an expression is iterated or unpacked."""
     if node.type == "call":
-        callee = node.named_children[0]
-        last = text(
-            walk.source, callee.named_children[-1] if callee.type == "attribute" else callee
-        )
+        last = _last(walk, node.named_children[0])
         if last in words.SEQUENCE_CALLS or last in words.ITERATING_CALLS or last == "range":
             return
     ask(walk, node, token)
 
 
+_HANDS_ON = frozenset("enumerate chain groupby islice reversed zip".split())
+"""Functions, some of itertools, that give a loop the elements of what they are given."""
+
+
 def ask_looped(walk: Walk, node: Node) -> None:
     """Notes that a loop or comprehension runs over an expression, or over `enumerate` or `zip` of it."""
-    if node.type == "call" and text(walk.source, node.named_children[0]) in ("enumerate", "zip"):
+    if node.type == "call" and _last(walk, node.named_children[0]) in _HANDS_ON:
         arguments = node.named_children[-1]
         for argument in arguments.named_children if arguments.type == "argument_list" else ():
             if argument.type != "keyword_argument":

@@ -11,7 +11,7 @@ from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 from ...before_loops import lines_of, may_move, outside, shares_context
 from ...fresh_names import fresh_name
 from ...syncs.host_code import works_on_host
-from ...syntax import assigned_once, contains, line_before
+from ...syntax import assigned_once, contains, has_few_rounds, line_before
 from ..aliases import is_deleted, is_written_under_any_name
 from ..data import COMPUTES, LEARNS
 from ..devices import move_target
@@ -82,7 +82,7 @@ class SameInEveryRound(Rule):
         if not place.on_device(node) or works_on_host(place):
             return None
         loop = place.loops[-1]
-        if _is_short(loop, place) or not _repeats(node, loop, place):
+        if has_few_rounds(loop, _FEW, place) or not _repeats(node, loop, place):
             return None
         parent = place.parent(node)
         while parent is not None:
@@ -159,17 +159,6 @@ def _alike(node: cst.Call, loop: cst.CSTNode, place: Place) -> Iterator[cst.Call
 def _is_commented(line: cst.CSTNode) -> bool:
     """Whether a comment stands behind a statement, which would stay behind."""
     return isinstance(line, cst.SimpleStatementLine) and bool(line.trailing_whitespace.comment)
-
-
-def _is_short(loop: cst.CSTNode, place: Place) -> bool:
-    """Whether a loop surely has two rounds at most."""
-    over = loop.for_in.iter if isinstance(loop, cst.BaseComp) else getattr(loop, "iter", None)
-    if isinstance(over, cst.List | cst.Tuple):
-        return len(over.elements) <= _FEW
-    if not isinstance(over, cst.Call) or place.name(over) != "range" or len(over.args) != 1:
-        return False
-    last = over.args[0].value
-    return isinstance(last, cst.Integer) and last.evaluated_value <= _FEW
 
 
 def _repeats(node: cst.Call, loop: cst.CSTNode, place: Place) -> bool:

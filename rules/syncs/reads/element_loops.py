@@ -18,7 +18,7 @@ from pytest_dispatchguard import (
     Rule,
 )
 
-from ...syntax import is_word, names_in, target_names
+from ...syntax import has_few_rounds, is_word, names_in, target_names
 from ..host_code import works_on_host
 from ..lightning import is_shown, logged, may_log
 from ..waits import as_sure_as_its_mask, mask_of, read_of
@@ -126,6 +126,8 @@ class ReadBehindHelper(Rule):
         return "sure" if known and reported(node, place) else "note"
 
 
+_FEW = 4
+"""Rounds in which a tensor on the CPU may be filled."""
 _OF_A_TENSOR = re.compile(r"\.(?:data|detach\(\)|sum\(\)|mean\(\))$")
 
 
@@ -207,7 +209,8 @@ class WrittenOneByOne(Rule):
 
     Finds two or more writes of Python numbers into single elements of one device tensor in a row
     (`buffer[0] = size // 255`), and as a note such a write in a loop. A single write is told where the
-    function shows that it is to one element, and not to a row.
+    function shows that it is to one element, and not to a row. A tensor that the function makes on the CPU,
+    and fills in a loop, is a note, too: there it is Python's work alone that costs.
 
     ## Why it costs
 
@@ -251,6 +254,8 @@ class WrittenOneByOne(Rule):
             names_in(target) & frozenset().union(*(target_names(loop) for loop in place.loops))
         )
         rows = any(isinstance(e.slice, cst.Slice) for e in target.slice)
+        if not place.on_device(target.value):
+            return self._on_the_cpu(node, target, place) if looped and not rows else None
         alike = [] if rows else [s for s in place.block if _writes_like(s, target, place)]
         if alike and alike[0] is not place.statement:
             return None
@@ -266,6 +271,21 @@ class WrittenOneByOne(Rule):
             certainty="sure"
             if len(alike) > 1 or self._collectable(target, rows, place)
             else "note",
+        )
+
+    def _on_the_cpu(
+        self, node: cst.Assign | cst.AugAssign, target: cst.Subscript, place: Place
+    ) -> Finding | None:
+        """A loop that fills a tensor which this function made on the CPU."""
+        short = all(has_few_rounds(loop, _FEW, place) for loop in place.loops)
+        if short or _made_here(target, place) is None:
+            return None
+        return place.finding(
+            node,
+            f"`{place.short(target)} = …` indexes a tensor on the CPU and fills one element in every "
+            "iteration, which takes ten times as long as by a list. Put the numbers into a list, and make the "
+            "tensor of it once.",
+            certainty="note",
         )
 
     def _alone(
@@ -291,22 +311,28 @@ class WrittenOneByOne(Rule):
     def _collectable(self, target: cst.Subscript, rows: bool, place: Place) -> bool:
         """Whether what a loop writes one by one is written into a tensor that this function has just made for
         it: a list can take its place, and be copied once."""
-        made = place.value_of(target.value) if isinstance(target.value, cst.Name) else None
         return (
             not rows
             and len(place.loops) == 1
             and len(target.slice) == 1
-            and isinstance(made, cst.Call)
-            and place.is_torch(made, "zeros", "empty", "ones", "full")
+            and _made_here(target, place) is not None
         )
 
 
+def _made_here(target: cst.Subscript, place: Place) -> cst.Call | None:
+    """The call with which this function makes the tensor that is written to."""
+    made = place.value_of(target.value) if isinstance(target.value, cst.Name) else None
+    if not isinstance(made, cst.Call):
+        return None
+    return made if place.is_torch(made, "zeros", "empty", "ones", "full") else None
+
+
 def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
-    """The element of a device tensor to which a statement gives a Python number."""
+    """The element of a tensor to which a statement gives a Python number."""
     if not isinstance(node, cst.Assign) or len(node.targets) != 1:
         return None
     target = node.targets[0].target
-    if not isinstance(target, cst.Subscript) or not place.on_device(target.value):
+    if not isinstance(target, cst.Subscript) or not place.is_tensor(target.value):
         return None
     read = read_of(node.value, place) if isinstance(node.value, cst.Call) else None
     if place.kind(node.value).what != "scalar" or read is not None:

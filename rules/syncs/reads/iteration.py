@@ -252,11 +252,18 @@ def _zipped_before(node: cst.BaseExpression, place: Place) -> bool:
     )
 
 
+_HANDS_ON = frozenset(
+    "enumerate itertools.chain itertools.groupby itertools.islice reversed zip".split()
+)
+"""Functions that give a loop the elements of what they are given."""
+
+
 def _loop_over(node: cst.BaseExpression, place: Place) -> cst.CSTNode | None:
-    """The for loop or comprehension that runs over an expression, directly or through enumerate and zip."""
+    """The for loop or comprehension that runs over an expression, directly or through what hands on its
+    elements."""
     outer: cst.CSTNode | None = node
     parent = place.parent(node)
-    if isinstance(parent, cst.Call) and place.name(parent) in ("enumerate", "zip"):
+    if isinstance(parent, cst.Call) and place.name(parent) in _HANDS_ON:
         outer, parent = parent, place.parent(parent)
     if isinstance(parent, cst.BaseComp):
         return parent

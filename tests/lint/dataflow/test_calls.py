@@ -135,3 +135,18 @@ def test_what_is_asked_as_a_module_or_called_so_is_one(lines: str, kind: str) ->
         def forward(self, x, a):
             {lines}
     """) == [kind]
+
+
+def test_what_all_processes_give_is_a_tensor_again() -> None:
+    source = """
+    class Trainer:
+        def _gather(self, x):
+            return x
+
+        def training_step(self, x: Tensor, accelerator, table):
+            show(accelerator.gather(x), self.accelerator.gather_for_metrics(x), self.fabric.reduce(x))
+            show(self.all_gather(x), accelerator.gather([x]), table.reduce(x), self._gather(x))
+    """
+    tensors, others = ["tensor"] * 4, words(source)[4:]
+    assert words(source)[:4] == tensors
+    assert "tensor" not in others
