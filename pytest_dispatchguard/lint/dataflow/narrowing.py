@@ -133,6 +133,8 @@ def _narrow_by_call(reader: Reader, test: cst.Call, holds: bool) -> None:
         if kind.what == "tensor" and known.what == "tensor":
             kind = replace(known, sure=True, optional=False)
         reader.hold(subject, kind)
+    elif kind == TENSOR and known.what == "tensor" and known.either is not None:
+        reader.hold(subject, replace(known.either, optional=known.optional))
     elif known.what == kind.what and kind.what in ("tensor", "scalar", "text", "nested"):
         reader.hold(subject, OTHER if not known.optional else UNKNOWN)
     elif kind.what == "tensor":

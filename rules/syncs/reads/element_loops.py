@@ -283,8 +283,8 @@ class WrittenOneByOne(Rule):
         return place.finding(
             node,
             f"`{place.short(target)} = …` indexes a tensor on the CPU and fills one element in every "
-            "iteration, which takes ten times as long as by a list. Put the numbers into a list, and make the "
-            "tensor of it once.",
+            "iteration, which takes ten times as long as by a list. Put the numbers into a list, and make "
+            "the tensor of it once.",
             certainty="note",
         )
 

@@ -50,6 +50,27 @@ def test_truth_rules_none_out() -> None:
     assert words(source) == ["scalar", "scalar"]
 
 
+def test_what_is_no_tensor_is_what_else_it_may_be() -> None:
+    source = body(
+        """
+        t = p
+        if not torch.is_tensor(t):
+            show(t)
+        else:
+            show(t)
+        if isinstance(q, Tensor):
+            q = q.item()
+        show(q)
+        if not isinstance(r, torch.Tensor):
+            show(r)
+        if not isinstance(s, torch.Tensor):
+            show(s)
+        """,
+        "p: Union[Tensor, float, int], q: float | Tensor, r: Union[Tensor, int, list], s: Tensor",
+    )
+    assert words(source) == ["scalar", "tensor", "scalar", "other", "other"]
+
+
 def test_isinstance_narrows_both_ways() -> None:
     source = body(
         """
