@@ -9,9 +9,9 @@ Value = str
 """What is assigned to a name or attribute, as a word the judge can turn into a kind:
 ``call:torch.nn.Linear`` (dotted, aliases resolved), ``ann:Optional[torch.Tensor]`` (an annotation,
 names resolved where possible), ``param`` and ``buffer`` (register_parameter, nn.Parameter;
-register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``list``, ``dict``,
-``function``, ``built`` and ``tensor`` (what factories of torch make, and methods and arithmetic
-of it, on the CPU or on some device),
+register_buffer), ``int``, ``float``, ``bool``, ``number`` (what `.item()` gives), ``str``, ``none``,
+``tuple``, ``list``, ``dict``, ``function``, ``built`` and ``tensor`` (what factories of torch make,
+and methods and arithmetic of it, on the CPU or on some device),
 ``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
 ``cpu`` (what something else was brought to the CPU as: a tensor, or a module),
 ``item:self.mean`` (what a table written down holds, by the same names),

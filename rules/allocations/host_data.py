@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Certainty, Finding, Kind, Place, Rule
+from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
 from ..syncs.lightning import logged, may_log
 from ..syntax import assigned, is_word, item_key, method_call
@@ -78,8 +78,8 @@ class HostDataToDevice(Rule):
     numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code, also where it goes to the
     device of another tensor (`.to(x)`). What may be other data on every call (arguments, computed lists), or
     is sent to other processes, is a note, as are numbers that a LightningModule logs
-    (`self.log("lr", lr)`). What is there for callers who have no tensor (`if not torch.is_tensor(t):`) is a
-    note where they have one number, and otherwise a maybe.
+    (`self.log("lr", lr)`). What is there for callers who have no tensor
+    (`if not torch.is_tensor(t):`) is a maybe.
 
     ## Why it costs
 
@@ -170,18 +170,11 @@ class HostDataToDevice(Rule):
             node,
             f"`{place.text(node.func)}({place.short(data)})` copies host data to the device on "
             f"every call{whose}, and {waits}; {advice}",
-            certainty=self._certainty(data, sure, place),
+            certainty="maybe" if is_no_tensor_here(data, place) else "sure" if sure else "note",
             fix=(filled(node, data, place) or made_there(node, data, place))
             if surely and cast_by(node, place) is node and not follows_a_tensor(node, place)
             else None,
         )
-
-    def _certainty(self, data: cst.BaseExpression, sure: bool, place: Place) -> Certainty:
-        """What stands there for callers who have no tensor is a note where they have one number (`[t]`):
-        lists and arrays they hardly pass."""
-        if is_no_tensor_here(data, place):
-            return "note" if _has_one(data) else "maybe"
-        return "sure" if sure else "note"
 
     def _logged(self, node: cst.Call, place: Place) -> Finding | None:
         """A number that Lightning makes a tensor of, on the device."""

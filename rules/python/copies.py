@@ -354,13 +354,20 @@ class AttributeByMadeName(Rule):
         formatted = isinstance(key, cst.Call) and called_name(key) == "format"
         if not formatted and not isinstance(key, cst.FormattedString | cst.BinaryOperation):
             return None
-        if isinstance(key, cst.BinaryOperation) and place.kind(key).what != "text":
+        if isinstance(key, cst.BinaryOperation) and not self._is_text(key, place):
             return None
         return place.finding(
             node,
             f"`{place.text(node)}` builds a name and looks it up on the object on every call. Keep "
             "the attributes in a list or dict, or look it up once",
             certainty="sure" if self._runs(node, place) else "note",
+        )
+
+    def _is_text(self, key: cst.BinaryOperation, place: Place) -> bool:
+        """Whether an operation makes text: of text, or of anything and text that is written down."""
+        written = (cst.SimpleString, cst.FormattedString)
+        return place.kind(key).what == "text" or any(
+            isinstance(part, written) for part in (key.left, key.right)
         )
 
     def _runs(self, node: cst.Call, place: Place) -> bool:

@@ -139,7 +139,7 @@ _DTYPE = re.compile(
     r"(?:dtype=)?torch\.(?:b?float\d*|bfloat16|bool|double|half|u?int\d*|long|short|complex\d+)"
 )
 _CPU = re.compile(r"""(?:device=)?(?:torch\.device\()?["']cpu["']\)?""")
-BUILT, PLACED = "built", "tensor"
+BUILT, PLACED, NUMBER = "built", "tensor", "number"
 
 
 _DEEPEST = 12
@@ -237,6 +237,16 @@ def _brings_to_cpu(source: bytes, call: Node) -> bool:
     return method == "to" and any(map(_CPU.fullmatch, given))
 
 
+def _reads_number(source: bytes, call: Node) -> bool:
+    """Whether ``x.item()`` is called."""
+    callee, given = call.named_children[0], call.named_children[-1]
+    return (
+        callee.type == "attribute"
+        and not given.named_child_count
+        and text(source, callee.named_children[-1]) == "item"
+    )
+
+
 _ITSELF = frozenset(
     "bfloat16 cpu cuda double eval float half requires_grad_ to to_empty train".split()
 )
@@ -298,6 +308,8 @@ def values(
             [literal, *_entries(source, node, imports, local)] if literal == "dict" else [literal]
         )
     if kind == "call":
+        if _reads_number(source, node):
+            return [NUMBER]
         if _brings_to_cpu(source, node):
             return [BUILT if _tensor_word(source, node, imports, held) else CPU]
         found = _call_value(source, node, imports, local)

@@ -18,6 +18,9 @@ def test_what_the_projects_own_functions_return() -> None:
     def anything(x):
         return x
 
+    def read(x):
+        return x.max().item()
+
     class Layer(nn.Module):
         def pooled(self, x) -> Tensor:
             return x
@@ -27,9 +30,10 @@ def test_what_the_projects_own_functions_return() -> None:
 
         def forward(self, x):
             a, b = self.parts(x)
-            show(scaled(x), counted(x), anything(x), self.pooled(x), a, b)
+            show(scaled(x), counted(x), anything(x), self.pooled(x), a, b, read(x))
     """
-    assert words(source) == ["tensor", "scalar", "unknown", "tensor", "tensor", "scalar"]
+    known = ["tensor", "scalar", "unknown", "tensor", "tensor", "scalar", "scalar"]
+    assert words(source) == known
 
 
 NETS = """
