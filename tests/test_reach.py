@@ -219,3 +219,18 @@ def test_hooks_of_trainers_run_in_every_step(tmp_path: Path, name: str, hot: boo
         f"class Hook:\n    def {name}(self, task: torch.Tensor):\n        log(task.norm().item())\n"
     )
     assert bool(told(tmp_path, HEAD + text)) is hot
+
+
+@pytest.mark.parametrize(
+    ("use", "known"),
+    [
+        ("torch.cumsum(data.sizes, 0)", True),
+        ("data.sizes.cumsum(0)", False),  # NumPy has it, too, and this file knows arrays
+        ("build(data.sizes)", False),
+        ("torch.cumsum(data.of.sizes, 0)", False),
+    ],
+)
+def test_what_torch_is_given_of_a_batch_is_a_tensor(tmp_path: Path, use: str, known: bool) -> None:
+    text = f"class Net(nn.Module):\n    def forward(self, data):\n        ends = {use}\n"
+    text += "        return [int(n) for n in data.sizes], ends\n"
+    assert [one.code for one in told(tmp_path, HEAD + text)] == ["DG428"] * known

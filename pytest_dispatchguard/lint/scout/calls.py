@@ -333,11 +333,15 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         ask_truth(walk, first)
     elif last in _REGISTRATIONS:
         _note_registration(walk, last, callee, given)
-    if last in words.TORCH_OPS and first.type == "identifier":
+    if last in words.TORCH_OPS and first.type in ("identifier", "attribute"):
         name = dotted(walk.source, callee)
         root = resolved(name, walk.imports).rpartition(".")[0]
         if root in _TORCH_ROOTS:
-            note_tensor_use(walk, text(walk.source, first))
+            given_to_torch = dotted(walk.source, first)
+            if first.type == "identifier":
+                note_tensor_use(walk, given_to_torch)
+            elif _is_of_param(walk, given_to_torch):
+                walk.reading.tensor_uses.add(given_to_torch)
 
 
 def _note_hook(walk: Walk, handed: Node, how: str = "hook") -> None:
@@ -458,13 +462,18 @@ _NO_TENSORS = re.compile(
 """Parameters whose attributes are no tensors, or columns of a table, by their names."""
 
 
+def _is_of_param(walk: Walk, name: str) -> bool:
+    """Whether a name is that of an attribute of a parameter which may hold tensors."""
+    root, _, attribute = name.partition(".")
+    if not attribute or "." in attribute or root not in walk.reading.params:
+        return False
+    return root != walk.reading.self_name and _NO_TENSORS.fullmatch(root) is None
+
+
 def _note_tensor_of_param(walk: Walk, name: str, method: str) -> None:
     """Notes that `data.natoms` of a parameter is used as only a tensor can be: `data.natoms.max()`, where a
     file knows no other arrays."""
-    root, _, attribute = name.partition(".")
-    if not attribute or "." in attribute or root not in walk.reading.params:
-        return
-    if _NO_TENSORS.fullmatch(root):
+    if not _is_of_param(walk, name):
         return
     reduces = method in REDUCTIONS | {"cumsum"} and not knows_other_arrays(walk)
     if method in words.TENSOR_METHODS or reduces:
