@@ -334,14 +334,18 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
     elif last in _REGISTRATIONS:
         _note_registration(walk, last, callee, given)
     if last in words.TORCH_OPS and first.type in ("identifier", "attribute"):
-        name = dotted(walk.source, callee)
-        root = resolved(name, walk.imports).rpartition(".")[0]
+        root = resolved(dotted(walk.source, callee), walk.imports).rpartition(".")[0]
         if root in _TORCH_ROOTS:
-            given_to_torch = dotted(walk.source, first)
-            if first.type == "identifier":
-                note_tensor_use(walk, given_to_torch)
-            elif _is_of_param(walk, given_to_torch):
-                walk.reading.tensor_uses.add(given_to_torch)
+            _note_given_to_torch(walk, first)
+
+
+def _note_given_to_torch(walk: Walk, node: Node) -> None:
+    """Notes that a name, or an attribute of a parameter, is what only a tensor can be."""
+    name = dotted(walk.source, node)
+    if node.type == "identifier":
+        note_tensor_use(walk, name)
+    elif _is_of_param(walk, name):
+        walk.reading.tensor_uses.add(name)
 
 
 def _note_hook(walk: Walk, handed: Node, how: str = "hook") -> None:
