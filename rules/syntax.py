@@ -226,6 +226,19 @@ def changed_names(place: Place) -> frozenset[str]:
     )
 
 
+def has_default(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a parameter that callers may leave out, and that is something then."""
+    if not isinstance(node, cst.Name):
+        return False
+    given = place.function.params
+    return any(
+        param.name.value == node.value
+        and param.default is not None
+        and not is_word(param.default, "None")
+        for param in (*given.posonly_params, *given.params, *given.kwonly_params)
+    )
+
+
 def parameter_names(place: Place) -> frozenset[str]:
     """The names of a function's parameters, but for those with stars."""
     given = place.function.params

@@ -1151,3 +1151,74 @@ def test_a_reduction_needs_no_squeeze(tmp_path: Path) -> None:
     assert "torch.stack([x.mean()" in text
     assert ".mean().squeeze" not in text
     assert ".sum().squeeze" not in text
+
+
+@pytest.mark.parametrize(
+    ("mask", "count"),
+    [
+        ("x.nonzero()", "`torch.count_nonzero(x)` counts"),
+        ("(x > 0).nonzero()", "`(x > 0).sum()` counts"),
+        ("torch.nonzero(x * 2)", "`torch.count_nonzero(x * 2)` counts"),
+    ],
+)
+def test_what_is_not_zero_is_counted_and_not_added_up(
+    tmp_path: Path, mask: str, count: str
+) -> None:
+    body = f"def f(x: torch.Tensor):\n    return x.sum() / {mask}.size(0)\n"
+    (message,) = advice(tmp_path, "DG434", body)
+    assert count in message
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ("torch.split(x, 4, dim=1)", "unflatten"),
+        ("x.chunk(2, dim=1)", "unflatten"),
+        ("[x * i for i in range(9)]", "torch.stack"),
+    ],
+)
+def test_pieces_of_one_tensor_are_added_by_a_view(tmp_path: Path, parts: str, says: str) -> None:
+    body = f"def f(x: torch.Tensor):\n    parts = {parts}\n    return sum(parts)\n"
+    (note,) = found(tmp_path, "DG437", body)
+    assert note.certainty == "note"
+    assert says in note.message
+
+
+@pytest.mark.parametrize(
+    ("code", "moved", "told"),
+    [
+        ("DG416", "x.type(tensor_type)", 0),
+        ("DG416", "x.type(torch.cuda.HalfTensor)", 0),
+        ("DG416", "x.type(torch.float16)", 1),
+    ],
+)
+def test_what_of_a_batch_is_not_moved_stays_on_the_cpu(
+    tmp_path: Path, code: str, moved: str, told: int
+) -> None:
+    body = (
+        "def evaluate(model, loader, tensor_type):\n"
+        "    for i, (x, _, ids) in enumerate(progress(loader)):\n"
+        f"        number = ids.unsqueeze(0).max().item()\n        x = {moved}\n        model(x, number)\n"
+    )
+    assert len(found(tmp_path, code, body)) == told
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        ("", 1),
+        ("def _get_global_gloo_group():\n    return None\n\n\n# dispatchguard: hot\n", 0),
+    ],
+)
+def test_objects_are_gathered_on_the_cpu(tmp_path: Path, head: str, told: int) -> None:
+    body = (
+        "def _pad_to_largest_tensor(tensor: torch.Tensor, group):\n"
+        "    return torch.tensor([tensor.numel()], dtype=torch.int64, device=tensor.device)\n"
+    )
+    assert len(found(tmp_path, "DG510", head + body)) == told
+
+
+@pytest.mark.parametrize(("mode", "told"), [('mode == "cpu"', 0), ('mode == "gpu"', 1)])
+def test_what_is_there_for_the_cpu_waits_for_nothing(tmp_path: Path, mode: str, told: int) -> None:
+    body = f"def f(x: torch.Tensor, y, mode: str):\n    if {mode}:\n        y = y.cpu()\n    return y\n"
+    assert len(found(tmp_path, "DG414", body)) == told

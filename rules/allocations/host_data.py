@@ -9,6 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
+from ..syncs.host_code import gathers_objects
 from ..syncs.lightning import logged, may_log
 from ..syntax import assigned, is_word, item_key, method_call
 from .constants.fixes import filled, made_there
@@ -140,7 +141,7 @@ class HostDataToDevice(Rule):
         ):
             return None
         data = place.argument(node, 0, "data")
-        if data is None or is_kept(node, place) or is_for_nothing(place):
+        if data is None or is_kept(node, place) or is_for_nothing(place) or gathers_objects(place):
             return None
         if _copied_without_waiting(node, place):
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -12,7 +12,7 @@ from pytest_dispatchguard import Place, nodes
 
 from ..syntax import called_name, names_in
 
-_COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
+_COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|n|size|sum|num|count|total)(?:$|[_s(])")
 """What counts elements, by its name."""
 
 
@@ -204,9 +204,37 @@ _OF_NUMBERS = frozenset(
 
 
 def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
+    while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test, holds = test.expression, not holds
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return False
     part = test.comparisons[0]
-    zero = isinstance(part.comparator, cst.Integer) and part.comparator.value == "0"
-    asked = isinstance(part.operator, cst.Equal if holds else cst.NotEqual | cst.GreaterThan)
-    return zero and asked and _COUNTS.search(place.text(test.left)) is not None
+    operator, bound = part.operator, part.comparator
+    if not isinstance(bound, cst.Integer) or bound.value not in ("0", "1"):
+        return False
+    if bound.value == "1":  # `n < 1`, `n >= 1`
+        asked = isinstance(operator, cst.LessThan if holds else cst.GreaterThanEqual)
+    elif holds:
+        asked = isinstance(operator, cst.Equal | cst.LessThanEqual)
+    else:
+        asked = isinstance(operator, cst.NotEqual | cst.GreaterThan)
+    return asked and (
+        _COUNTS.search(place.text(test.left)) is not None or _is_size(test.left, place)
+    )
+
+
+def _is_size(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a name is unpacked from a shape: `n, _ = x.shape`."""
+    function = place.function
+    sizes = place.once(("sizes", id(function)), lambda: frozenset(_sizes(function, place)))
+    return isinstance(node, cst.Name) and node.value in sizes
+
+
+def _sizes(function: cst.FunctionDef, place: Place) -> Iterator[str]:
+    for one in nodes.walk(function):
+        if isinstance(one, cst.Assign) and _SHAPE.search(place.text(one.value)):
+            for target in one.targets:
+                yield from names_in(target.target)
+
+
+_SHAPE = re.compile(r"(?:\.shape|\.size\(\))$")

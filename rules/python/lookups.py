@@ -450,7 +450,7 @@ def _asked_before(node: cst.Call, place: Place) -> bool:
 
 def _guards_a_stall(node: cst.Call, place: Place) -> bool:
     """Whether the branch that asks makes the host wait for the device anyway, which has rules of its own."""
-    for call, scene in place.calls("synchronize", "empty_cache", "ipc_collect"):
+    for call, scene in place.calls("synchronize", "empty_cache"):
         inside = [test for test, _ in scene.conditions if node not in nodes.walk(test)]
         outside = [test for test, _ in place.conditions]
         if scene.function is place.function and inside == outside:

@@ -12,7 +12,7 @@ from ..allocations.computed import of_numbers
 from ..allocations.data import COPIED, FACTORIES, FROM_DATA, is_constant_table, is_number
 from ..allocations.devices import makes_tensors_there
 from ..allocations.uses import is_for_nothing
-from ..syntax import is_word, subscripts_written
+from ..syntax import has_default, is_word, subscripts_written
 from .host_code import gives_data, works_on_host
 
 
@@ -82,7 +82,12 @@ class WriteAcrossDevices(Rule):
         here, given = place.kind(into), place.kind(value)
         if not (here.is_tensor and here.sure and given.is_tensor and given.sure):
             return None
-        if here.host and given.on_device and _made_here(into, place):
+        if (
+            here.host
+            and given.on_device
+            and _made_here(into, place)
+            and not has_default(value, place)
+        ):
             return self._to_the_host(node, into, value, place)
         return self._to_the_device(node, value, place) if here.on_device and given.host else None
 

@@ -211,7 +211,7 @@ class ThrowAwayMemory(Rule):
     code = "DG432"
     name = "throw-away-memory"
     origin = "peft#2894"
-    looks_for = Call("empty_cache", "collect", "ipc_collect")
+    looks_for = Call("empty_cache", "collect")
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -260,7 +260,7 @@ def _taken_out(node: cst.Call, place: Place) -> Fix | None:
         (_gives_back(place.name(call)) or place.name(call) == "gc.collect")
         and scene.function is place.function
         and scene.statement not in run
-        for call, scene in place.calls("empty_cache", "collect", "ipc_collect")
+        for call, scene in place.calls("empty_cache", "collect")
     )
     gone = [place.without(one) for one in run]
     if others or len(run) == len(block) > 1 or any(edit is None for edit in gone):
@@ -283,7 +283,7 @@ def _throws(statement: cst.CSTNode | None, place: Place) -> bool:
 
 def _gives_back(name: str) -> bool:
     """Whether a function gives cached memory of a device back."""
-    return name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name)
+    return name.rpartition(".")[2] == "empty_cache" and _on_device_module(name)
 
 
 def _of_the_young(node: cst.Call) -> bool:
@@ -297,7 +297,7 @@ def _one_before(node: cst.Call, place: Place) -> bool:
     as `gc.collect()`, gives memory of a device back: one place, one finding."""
     collects = place.name(node) == "gc.collect"
     before = True
-    for call, scene in place.calls("empty_cache", "collect", "ipc_collect"):
+    for call, scene in place.calls("empty_cache", "collect"):
         if call is node:
             before = False
         elif scene.function is place.function:

@@ -56,13 +56,28 @@ def works_on_host(place: Place) -> bool:
     """Whether the place belongs to data loading or measuring, to a driver of workers, or to a function whose
     `device` is the CPU: tensors there live on the CPU, or waiting for the device is the point. Modules called
     so (augmentations, attention processors) work where their inputs are."""
+    if any(holds and _ASKS_FOR_CPU.search(place.text(test)) for test, holds in place.conditions):
+        return True
     return place.once(("works on the host", place.qualname), lambda: _works_on_host(place))
+
+
+_ASKS_FOR_CPU = re.compile(r"""^[\w.]+ == ["']cpu["']$""")
+"""A condition of what is there for the CPU: `if mode == "cpu"`."""
+_PICKLED = frozenset({"_pad_to_largest_tensor", "_serialize_to_tensor", "all_gather", "gather"})
+"""Functions that gather objects of Python from all processes, as detectron2 has them."""
+
+
+def gathers_objects(place: Place) -> bool:
+    """Whether a function gathers objects of Python over a group that is the CPU's own."""
+    return place.qualname in _PICKLED and place.is_taken("_get_global_gloo_group")
 
 
 def _works_on_host(place: Place) -> bool:
     if place.assignments("device") == 1 and _is_for_the_cpu(place):
         return True
     if _CPU_CODE.search(place.module):
+        return True
+    if gathers_objects(place):
         return True
     words = place.qualname.lower()
     name = words.rpartition(".")[2]

@@ -88,7 +88,7 @@ def read_call(reader: Reader, node: cst.Call) -> Kind:
     args, keywords, texts = _read_arguments(reader, node, last, name)
     reader.scene = scene
     reader.emit("call", node, last)
-    if last in MOVING and type(func) is cst.Attribute:
+    if (last in MOVING or last == "type") and type(func) is cst.Attribute:
         note_move(reader, node)
     if reader.reading_callees and reader.callee_key(func) in reader.reading_callees:
         reader.emit("helper-call", node, last)

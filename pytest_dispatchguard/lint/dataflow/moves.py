@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
@@ -16,6 +17,7 @@ MOVING = frozenset({"to", "cuda"})
 """The methods that move a tensor."""
 _DEVICE = re.compile(r"\w*device(?:_?id)?|_?(?:gpu(?:_?id)?|(?:local_)?rank)")
 """What devices are called, and their numbers."""
+_TENSOR_TYPE = re.compile(r"(?:^|\.)(?:cuda\.\w+Tensor|(?:cuda_)?tensor_?type)$", re.IGNORECASE)
 _JOINING = frozenset("cat concat concatenate stack hstack vstack where".split())
 """Functions of torch that put together what they are given."""
 _DEEPEST = 12
@@ -24,8 +26,16 @@ _DEEPEST = 12
 def note_move(reader: Reader, call: cst.Call) -> None:
     """Note what a call moves to a device that no other tensor names."""
     assert isinstance(call.func, cst.Attribute)
-    if call.func.attr.value == "cuda" or any(_is_device(reader, arg) for arg in call.args[:1]):
+    last = call.func.attr.value
+    moves = _is_type_there if last == "type" else partial(_is_device, reader)
+    if last == "cuda" or any(moves(arg) for arg in call.args[:1]):
         reader.moved.append(call.func.value)
+
+
+def _is_type_there(arg: cst.Arg) -> bool:
+    """Whether `type` is given the class of tensors on a device: `torch.cuda.HalfTensor`, or what is called
+    so."""
+    return _TENSOR_TYPE.search(dotted(arg.value) or "") is not None
 
 
 def _is_device(reader: Reader, arg: cst.Arg) -> bool:

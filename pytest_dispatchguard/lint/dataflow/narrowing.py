@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import libcst as cst
@@ -11,6 +12,10 @@ from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.kinds.annotations import annotation_kind
 from pytest_dispatchguard.lint.kinds.kinds import NONE, OTHER, TENSOR, UNKNOWN, Kind, join
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
+
+_ON_GPU = re.compile(r"(?:use_?|on_|is_|has_)?(?:cuda|gpus?)(?:_available|_enabled)?")
+"""Flags that say whether there is a GPU to work on, by their names."""
+_CPU = frozenset({"'cpu'", '"cpu"'})
 
 
 def decided(reader: Reader, condition: cst.BaseExpression) -> bool | None:
@@ -68,6 +73,8 @@ def narrow(reader: Reader, test: cst.BaseExpression, holds: bool) -> None:
             return
         elif not holds and name and name.endswith(".is_cuda"):
             _mark_on_cpu(reader, name.rpartition(".")[0])
+        elif not holds and name and _ON_GPU.fullmatch(name.rpartition(".")[2]):
+            _all_on_cpu(reader)
 
 
 def _mark_on_cpu(reader: Reader, name: str) -> None:
@@ -75,7 +82,11 @@ def _mark_on_cpu(reader: Reader, name: str) -> None:
     kind = reader.names.kinds.get(name, UNKNOWN)
     if kind.what in ("tensor", "unknown"):
         reader.hold(name, Kind("tensor", host=True))
-    for other, known in reader.names.kinds.items():
+    _all_on_cpu(reader)
+
+
+def _all_on_cpu(reader: Reader) -> None:
+    for other, known in list(reader.names.kinds.items()):
         if known.what == "tensor" and not known.host:
             reader.hold(other, replace(known, host=True))
 
@@ -108,6 +119,8 @@ def _narrow_by_comparison(reader: Reader, test: cst.Comparison, holds: bool) -> 
         wanted = True if "cpu" in word else False if "cuda" in word else None
         if wanted is not None and (holds == isinstance(part.operator, cst.Equal)) == wanted:
             _mark_on_cpu(reader, name.partition(".device")[0])
+    elif text(part.comparator) in _CPU and holds == isinstance(part.operator, cst.Equal):
+        _all_on_cpu(reader)  # `if mode == "cpu":`
 
 
 def _narrow_by_type(

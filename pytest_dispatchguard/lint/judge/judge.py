@@ -443,5 +443,21 @@ def _of_schedule(node: cst.CSTNode) -> bool:
 
 
 def _in_hot_loop(scene: Scene, hot_loops: set[int]) -> bool:
+    """Whether a place is inside of a loop that is hot, and not in a branch with which that ends."""
     loops = [n for n in scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+    if loops:
+        ends = _ends(scene.block, loops[-1])
+        if ends is cst.Return:
+            return False
+        if ends is cst.Break:
+            loops = loops[:-1]
     return any(id(n) in hot_loops for n in loops) if hot_loops else bool(loops)
+
+
+def _ends(block: Sequence[cst.CSTNode], loop: cst.For | cst.While) -> type | None:
+    """The statement with which a block ends, other than the loop's own body: `cst.Return`, say."""
+    last = block[-1] if block else None
+    if not isinstance(last, cst.SimpleStatementLine):
+        return None
+    body = loop.body.body
+    return type(last.body[-1]) if not any(one is last for one in body) else None

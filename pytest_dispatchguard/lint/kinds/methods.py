@@ -201,6 +201,8 @@ def _tensor_method(
         kind = SCALAR
     elif name in ("cpu", "cuda"):
         kind = replace(receiver, host=name == "cpu", built=False, roaming=False)
+    elif name == "type" and not args and not keywords:
+        kind = TEXT
     elif name in ("to", "type"):
         kind = _cast(receiver, args, keywords, texts)
     elif name in torch_ops.METHODS_OVERLOADED:

@@ -188,6 +188,22 @@ def looked_up(name: str, container: str) -> str:
     return f"{name} from {container}"
 
 
+_NOT_YET = re.compile(
+    r"(?:self\.\w+ is None|not self\.\w*(?:initiali[sz]ed|built|ready|loaded)\w*)"
+)
+_BEGINS = re.compile(
+    r"self\._?(?:lazy_?)?(?:build|compile|construct|create|init|load|make|prepare|read|set_?up)\w*\([^\n]*\)"
+)
+
+
+def begins(condition: str, block: str) -> bool:
+    """Whether a branch does nothing but have a method make what is not there yet, by its name: `if
+    self.engine is None: self._load_engine(x)`."""
+    return (
+        _NOT_YET.fullmatch(condition) is not None and _BEGINS.fullmatch(block.strip()) is not None
+    )
+
+
 def counted(name: str) -> str:
     """How `body_assigns` says that a name is the number of elements or rows of something."""
     return f"{name} counts"

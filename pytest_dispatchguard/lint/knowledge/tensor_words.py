@@ -25,6 +25,9 @@ ARRAY_METHODS = frozenset(
 )
 """Methods that NumPy arrays have, too, but neither numbers, strings, lists, dicts nor modules."""
 
+NO_TENSOR_METHODS = frozenset({"astype", "copy", "tobytes"})
+"""Methods that arrays have, dicts and lists perhaps, but no tensors."""
+
 TENSOR_ATTRIBUTES = frozenset({"is_cuda", "grad_fn", "is_leaf"})
 """Attributes that only tensors have."""
 

@@ -136,6 +136,8 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
                 _is_forward(reading) or _names_a_dimension(walk, arguments)
             ):
                 note_tensor_use(walk, text(source, owner))
+            elif last in words.NO_TENSOR_METHODS:
+                reading.hosts.add(text(source, owner))
         else:
             if owner.type == "attribute":
                 _note_tensor_of_param(walk, dotted(source, owner), last)

@@ -285,6 +285,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
             orelse_raises=else_cold,
         )
         body_cold = body_cold or cold_branches.of_the_past(written, _called(walk, block))
+        body_cold = body_cold or cold_branches.begins(written, text(walk.source, block))
     was_foreign, was_under = walk.foreign, walk.under
     body_foreign, else_foreign = cold_branches.foreign_branches(asked)
     walk.foreign = was_foreign or body_foreign

@@ -20,7 +20,7 @@ from ..data import (
     is_constant_table,
 )
 from ..devices import device_of, is_device, move_target
-from ..uses import is_for_nothing, is_kept, is_written_to, loads
+from ..uses import given_to_writers, is_for_nothing, is_kept, is_written_to, loads
 from .fixes import filled, kept
 from .of_numbers import grown_of_numbers, is_setting, is_size, is_triangle
 
@@ -264,6 +264,8 @@ class ConstantTensorBuiltPerCall(Rule):
             return None
         if is_kept(whole, place) or is_written_to(whole, place):
             return None
+        if _is_filled(node, place) or _is_filled(whole, place):
+            return None
         first: dict[int, cst.CSTNode] = place.once(("grown of numbers",), dict)
         if first.setdefault(id(whole), node) is not node:
             return None  # told where the first of its parts is made
@@ -306,6 +308,16 @@ _CONFIGURATION = re.compile(
     r"\._?(?:\w+_)?(?:cfg|conf|config|hparams|args|opts?|options|settings)(?:\.|$)"
 )
 """Where settings are kept that nobody changes, by its name."""
+
+
+def _is_filled(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether what is made is given, by its name, to a call for its effect: that fills it, perhaps."""
+    name = assigned(node, place)
+    if name is None:
+        return False
+    function = place.function
+    key = ("given to writers", id(function))
+    return name.value in place.once(key, lambda: given_to_writers(function.body, place))
 
 
 def _is_returned(node: cst.Call, place: Place) -> bool:

@@ -181,6 +181,7 @@ class SelectionCounted(Rule):
         if selected is None:
             return None
         mask: cst.BaseExpression | None = None
+        of_numbers = False
         if isinstance(selected, cst.Subscript):
             mask = mask_of(selected, place)
         elif isinstance(selected, cst.Call) and place.last_name(selected) == "nonzero":
@@ -188,16 +189,21 @@ class SelectionCounted(Rule):
             mask = place.argument(selected, 0, "input") if torch else place.receiver(selected)
             if mask is not None and not place.on_device(mask):
                 mask = None
+            of_numbers = mask is not None and place.kind(mask).dtype != "bool"
         if mask is None:
             return None
         shown = place.short(mask, 32)
-        if not isinstance(mask, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
-            shown = f"({shown})"
+        if of_numbers:
+            count = f"torch.count_nonzero({shown})"
+        elif isinstance(mask, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
+            count = f"{shown}.sum()"
+        else:
+            count = f"({shown}).sum()"
         found = place.finding(
             node,
             f"`{place.short(node)}` selects elements only to count them, and the host waits for the "
             "device. "
-            f"`{shown}.sum()` counts on the device; read that where a number is needed.",
+            f"`{count}` counts on the device; read that where a number is needed.",
         )
         return as_sure_as_its_mask(found, mask, place)
 
@@ -441,6 +447,13 @@ class PythonSumOfTensors(Rule):
         if not summed and not _goes_backward(node, place):
             return None
         made = place.value_of(given) or given
+        if isinstance(made, cst.Call) and place.last_name(made) in ("chunk", "split"):
+            return place.finding(
+                node,
+                f"`{shown}` adds one piece after the other, a kernel launch each. Where the pieces are of "
+                "one size, `x.unflatten(dim, (pieces, -1)).sum(dim)` adds them all at once.",
+                certainty="note",
+            )
         few = isinstance(made, cst.List | cst.Tuple) and len(made.elements) < 4
         if few or not isinstance(made, cst.GeneratorExp | cst.ListComp | cst.Name | cst.Call):
             return None

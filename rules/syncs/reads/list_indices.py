@@ -190,7 +190,10 @@ class IndexByList(Rule):
         kind = place.kind(node.value)
         unknown = kind.what == "unknown" and not kind.cls
         return place.on_device(node.value) or (
-            unknown and len(node.slice) > 1 and OTHER_ARRAYS.isdisjoint(place.imports)
+            unknown
+            and len(node.slice) > 1
+            and OTHER_ARRAYS.isdisjoint(place.imports)
+            and not _is_of_numpy(node.value, place)
         )
 
     def _certainty(
@@ -198,6 +201,25 @@ class IndexByList(Rule):
     ) -> Certainty:
         known = slices and all(place.kind(value).what == "scalar" for value in values)
         return "sure" if known and place.on_device(node.value) else "note"
+
+
+_OF_NUMPY = ("astype", "copy")
+"""Methods that arrays have, and tensors have not."""
+
+
+def _is_of_numpy(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a function calls a method of what it indexes, or of what that is made of, that only arrays
+    have, or makes a tensor of it with `torch.from_numpy`."""
+    held = place.value_of(node) if isinstance(node, cst.Name) else None
+    if isinstance(held, cst.Call) and place.last_name(held) in _OF_NUMPY:
+        return True
+    name = place.dotted(node)
+    for call, _ in place.calls(*_OF_NUMPY, "from_numpy"):
+        made = place.is_torch(call, "from_numpy")
+        of = place.argument(call, 0, "ndarray") if made else place.receiver(call)
+        if of is not None and name and place.dotted(of) == name:
+            return True
+    return False
 
 
 _ARRAYS = frozenset(

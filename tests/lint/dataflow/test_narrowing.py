@@ -239,3 +239,25 @@ def test_a_list_made_a_tensor_is_one_either_way() -> None:
     )
     (after,) = shown(source)
     assert after.is_tensor
+
+
+@pytest.mark.parametrize(
+    ("test", "kinds"),
+    [
+        ("use_gpu", ["tensor", "tensor@cpu", "tensor@cpu"]),
+        ("args.cuda", ["tensor", "tensor@cpu", "tensor@cpu"]),
+        ("use_more", ["tensor", "tensor", "tensor"]),
+        ('mode != "cpu"', ["tensor", "tensor@cpu", "tensor@cpu"]),
+        ('mode != "bfloat16"', ["tensor", "tensor", "tensor"]),
+    ],
+)
+def test_where_there_is_no_gpu_all_is_on_the_cpu(test: str, kinds: list[str]) -> None:
+    statements = f"""
+        if {test}:
+            show(x)
+            x = x.cpu()
+        else:
+            show(x)
+        show(x)
+        """
+    assert words(body(statements, "x: Tensor, use_gpu, use_more, args, mode")) == kinds

@@ -225,6 +225,32 @@ def test_only_loops_of_training_functions_are_hot() -> None:
     assert found == ["ping(3) in train"]
 
 
+def test_a_branch_with_which_a_loop_ends_is_not_one_of_its_steps() -> None:
+    found = messages(
+        """
+        import torch
+        def train(model, loader, optimizer):
+            for x in loader:
+                model(x).sum().backward()
+                optimizer.step()
+                if ping(1):
+                    ping(2)
+                    return ping(3)
+                if x:
+                    ping(4)
+                    break
+                for y in x:
+                    if y:
+                        ping(5)
+                        break
+                if x:
+                    ping(6)
+                    continue
+        """
+    )
+    assert found == ["ping(1) in train", "ping(5) in train", "ping(6) in train"]
+
+
 def test_a_rule_that_fails_is_told_and_hides_nothing() -> None:
     out = judged(
         """

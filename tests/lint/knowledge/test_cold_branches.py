@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.knowledge import cold_branches as guards
 from pytest_dispatchguard.lint.knowledge.cold_branches import (
+    begins,
     cold_branches,
     counted,
     counts,
@@ -529,3 +530,18 @@ def test_logarithms_are_no_logging(condition: str) -> None:
 )
 def test_rounds_are_counted(condition: str, *, seldom: bool) -> None:
     assert now_and_then(condition) is seldom
+
+
+@pytest.mark.parametrize(
+    ("condition", "block", "is_begun"),
+    [
+        ("self.engine is None", "self._load_engine(x)", True),
+        ("not self._initialized", "self.lazy_init(x)", True),
+        ("self.mask is None", "self._apply(x)", False),
+        ("self.engine is None", "self._load_engine(x)\nx = x + 1", False),
+        ("mask is None", "self._build_mask(x)", False),
+        ("self.engine is None", "x = self._load_engine(x)", False),
+    ],
+)
+def test_what_a_method_begins_once(condition: str, block: str, is_begun: bool) -> None:
+    assert begins(condition, block) is is_begun
