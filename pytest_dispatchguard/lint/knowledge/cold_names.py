@@ -26,7 +26,7 @@ COLD_METHODS = re.compile(
     r"\w+_for_export|\w*_exportable|trace_and_export\w*|_?sweep\w*|_?autotune\w*|"
     r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
     r"_?(?:switch_to_|convert_to_)?deploy|_?pack_(?:gpu|cpu|block|linear|module)|\w*_to_disk\w*|zero_module|"
-    r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
+    r"_?(?:dump|peek)_\w+|_?quantize_model|fasterquant|find_params\w*|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
     r"(?!_*(?:create|get|make|build|prepare|generate)_)(?:\w+_)?(?:mask|score)_mod|_?(?:un)?install_\w+|"
     r"_?compile_(?:module|submodule|model|graph|engine|program)s?(?:_\w+)?|"
     r"_?register_(?:model|module|buffer|parameter|forward|backward|\w*hook)s?(?:_\w+)?|"
@@ -71,7 +71,7 @@ SCRIPT_PATHS = re.compile(r"(?:^|/)(?:scripts?|cli|commands)/")
 COLD_PATHS = re.compile(
     r"(?:^|/)(?:conversion|saving|export|\w*onnx|datasets?(?!/[^/]*(?:eval|metric|post_?process)[^/]*\.py$)|visuali[sz]ation|plotting|"
     r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated|loading|tracers?)/|"
-    r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|visuali[sz]e[^/]*|"
+    r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|visuali[sz]e[^/]*|matlab_functions|"
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
