@@ -1222,3 +1222,27 @@ def test_objects_are_gathered_on_the_cpu(tmp_path: Path, head: str, told: int) -
 def test_what_is_there_for_the_cpu_waits_for_nothing(tmp_path: Path, mode: str, told: int) -> None:
     body = f"def f(x: torch.Tensor, y, mode: str):\n    if {mode}:\n        y = y.cpu()\n    return y\n"
     assert len(found(tmp_path, "DG414", body)) == told
+
+
+@pytest.mark.parametrize(("over", "certainty"), [("self.crops", "note"), ("self.rows", "sure")])
+def test_what_grows_over_two_or_three_is_a_note(tmp_path: Path, over: str, certainty: str) -> None:
+    body = (
+        "class Net(nn.Module):\n    def forward(self, x: torch.Tensor):\n        out = x\n"
+        f"        for one in {over}:\n            out = torch.cat((out, self.net(one)))\n"
+        "        return self.head(out)\n"
+    )
+    assert [one.certainty for one in found(tmp_path, "DG506", body)] == [certainty]
+
+
+@pytest.mark.parametrize(
+    ("owner", "certainty"), [("Net", "sure"), ("EMA", "note"), ("VaeTrainer", "note")]
+)
+def test_buffers_of_what_is_around_a_model_may_stay_on_the_cpu(
+    tmp_path: Path, owner: str, certainty: str
+) -> None:
+    body = (
+        f"class {owner}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('steps', torch.tensor(0))\n\n    # dispatchguard: hot\n"
+        "    def update(self, x):\n        if self.steps > 3:\n            x = x + 1\n        return x\n"
+    )
+    assert [one.certainty for one in found(tmp_path, "DG401", body)] == [certainty]

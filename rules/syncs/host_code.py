@@ -63,7 +63,9 @@ def works_on_host(place: Place) -> bool:
 
 _ASKS_FOR_CPU = re.compile(r"""^[\w.]+ == ["']cpu["']$""")
 """A condition of what is there for the CPU: `if mode == "cpu"`."""
-_PICKLED = frozenset({"_pad_to_largest_tensor", "_serialize_to_tensor", "all_gather", "gather"})
+_PICKLED = frozenset(
+    "_pad_to_largest_tensor _serialize_to_tensor all_gather all_gather_unaligned gather".split()
+)
 """Functions that gather objects of Python from all processes, as detectron2 has them."""
 
 

@@ -30,7 +30,7 @@ COLD_METHODS = re.compile(
     r"(?!_*(?:create|get|make|build|prepare|generate)_)(?:\w+_)?(?:mask|score)_mod|_?(?:un)?install_\w+|"
     r"_?compile_(?:module|submodule|model|graph|engine|program)s?(?:_\w+)?|"
     r"_?register_(?:model|module|buffer|parameter|forward|backward|\w*hook)s?(?:_\w+)?|"
-    r"_?(?:debug|interactive|python)_(?:shell|console)|_?\w*exc(?:ept)?_?hook"
+    r"_?(?:debug|interactive|python)_(?:shell|console)|_?debug_(?:dump|images?|log|plot|print|save|show)\w*|_?\w*exc(?:ept)?_?hook"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them, and those that
 flex attention compiles into its kernel."""

@@ -22,7 +22,8 @@ def dotted(node: ast.expr) -> str:
 
 
 _TOTAL = re.compile(
-    r"(?:num|total|max|n)_\w*(?:steps?|iters?|iterations|batches|epochs?|rounds)\w*|(?:steps|batches|iters)_per_\w+"
+    r"(?:num|total|max|n)_\w*(?:steps?|iters?|iterations|batches|epochs?|rounds)\w*|(?:total|num)_batch|"
+    r"(?:steps|batches|iters)_per_\w+"
 )
 """How many rounds there are."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -112,6 +113,7 @@ class ConcatenationInLoop(Rule):
             f"`{name} = {place.text(call.func)}([{name}, …])` copies all of `{name}` in every "
             "iteration of the "
             f"loop; append to a list and concatenate once after it",
+            certainty="note" if isinstance(loop, cst.For) and _are_few(loop, place) else "sure",
         )
 
     def _start(self, read: cst.Name, place: Place, parts: cst.List | cst.Tuple) -> bool:
@@ -134,6 +136,14 @@ class ConcatenationInLoop(Rule):
             return False
         stop = call.args[0].value
         return isinstance(stop, cst.Integer) and int(stop.evaluated_value) < 4
+
+
+_FEW = re.compile(r"(?:^|_)(?:crops|levels|resolutions|scales|views)$")
+
+
+def _are_few(loop: cst.For, place: Place) -> bool:
+    """Whether a loop goes through what are two or three, by their name."""
+    return _FEW.search(place.dotted(loop.iter).rpartition(".")[2]) is not None
 
 
 def _ends(place: Place) -> Iterator[cst.CSTNode]:

@@ -108,13 +108,17 @@ class TruthInBranch(Rule):
         )
 
 
+_STAYS = re.compile(r"(?:Trainer|EMA|Ema)$")
+"""Modules around a model, which often are not moved to its device, by their names."""
+
+
 def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
     """Whether the work can surely be done without asking: both sides are values to select from, or nothing
     depends on when the answer comes."""
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return True
     if _own_buffer(node, place):
-        return True
+        return _STAYS.search(place.class_name) is None
     if who.asker == "if" and _loop_tensor(node, place)[0]:
         return not _used_as_tensor(node, place)
     if who.asker == "if" and indexed_by_round(node, place):

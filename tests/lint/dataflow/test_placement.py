@@ -118,3 +118,13 @@ def test_a_field_that_is_annotated_and_made_on_the_cpu_may_stay_there() -> None:
     """
     leak, weight = shown(source)
     assert leak.is_tensor and not leak.on_device and weight.on_device
+
+
+def test_private_functions_of_torch_leave_data_where_it_is() -> None:
+    source = body(
+        """
+        show(torch._cast_Int(x.cpu()), torch._cast_Int(x), torch._C)
+        """,
+        "x: Tensor",
+    )
+    assert words(source)[:2] == ["tensor?@cpu", "tensor?"]

@@ -545,3 +545,16 @@ def test_rounds_are_counted(condition: str, *, seldom: bool) -> None:
 )
 def test_what_a_method_begins_once(condition: str, block: str, is_begun: bool) -> None:
     assert begins(condition, block) is is_begun
+
+
+@pytest.mark.parametrize(
+    ("condition", "cold"),
+    [
+        ("step % every == 0 or step + 1 == total_batch", True),
+        ("step == num_batch", True),
+        ("x == total_batch_size", False),
+        ("step % every == 0 or flag", False),
+    ],
+)
+def test_the_last_round_is_one_of_many(condition: str, *, cold: bool) -> None:
+    assert cold_branches(condition)[0] is cold

@@ -20,7 +20,7 @@ from pytest_dispatchguard.lint.sources.packages import APART
     "name",
     "install_layer_state uninstall_hooks compile_module _compile_submodules_with_trt register_models "
     "register_buffers register_forward_hooks causal_mask_mod quantize testKernel launch_eval _draw_debug_vis "
-    "get_3d_summary get_summary fasterquant find_params_weight "
+    "get_3d_summary get_summary fasterquant find_params_weight debug_image debug_dump_all "
     "_draw_text_debug debug_viz_frames debug_shell better_exchook excepthook".split(),
 )
 def test_set_up_is_cold(name: str) -> None:
