@@ -190,7 +190,8 @@ def has_few_rounds(loop: cst.CSTNode, most: int, place: Place) -> bool:
     ):
         over = over.args[0].value
     if isinstance(over, cst.List | cst.Tuple):
-        return len(over.elements) <= most
+        starred = any(isinstance(one, cst.StarredElement) for one in over.elements)
+        return not starred and len(over.elements) <= most
     if not isinstance(over, cst.Call) or place.name(over) != "range" or len(over.args) != 1:
         return False
     last = over.args[0].value
@@ -228,7 +229,7 @@ def changed_names(place: Place) -> frozenset[str]:
 
 def has_default(node: cst.BaseExpression, place: Place) -> bool:
     """Whether an expression is a parameter that callers may leave out, and that is something then."""
-    if not isinstance(node, cst.Name):
+    if not isinstance(node, cst.Name) or place.assignments(node.value) != 1:
         return False
     given = place.function.params
     return any(

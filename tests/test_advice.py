@@ -1190,13 +1190,16 @@ def test_pieces_of_one_tensor_are_added_by_a_view(tmp_path: Path, parts: str, sa
         ("DG416", "x.type(tensor_type)", 0),
         ("DG416", "x.type(torch.cuda.HalfTensor)", 0),
         ("DG416", "x.type(torch.float16)", 1),
+        ("DG416", "x.type(kind)", 1),
+        ("DG416", "x.type(other)", 1),
     ],
 )
 def test_what_of_a_batch_is_not_moved_stays_on_the_cpu(
     tmp_path: Path, code: str, moved: str, told: int
 ) -> None:
     body = (
-        "def evaluate(model, loader, tensor_type):\n"
+        "def evaluate(model, loader, other):\n"
+        "    tensor_type = torch.cuda.HalfTensor\n    kind = torch.float16\n"
         "    for i, (x, _, ids) in enumerate(progress(loader)):\n"
         f"        number = ids.unsqueeze(0).max().item()\n        x = {moved}\n        model(x, number)\n"
     )
@@ -1246,3 +1249,23 @@ def test_buffers_of_what_is_around_a_model_may_stay_on_the_cpu(
         "    def update(self, x):\n        if self.steps > 3:\n            x = x + 1\n        return x\n"
     )
     assert [one.certainty for one in found(tmp_path, "DG401", body)] == [certainty]
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ('self.offload_device == "cpu"', 1),
+        ('self.device == "cpu"', 0),
+        ('cfg.device_type != "cpu"', 1),
+        ('out in "cpu"', 1),
+        ('save_device == "cpu"', 1),
+    ],
+)
+def test_where_something_goes_is_not_where_it_comes_from(
+    tmp_path: Path, where: str, told: int
+) -> None:
+    body = (
+        "class Net(nn.Module):\n    def forward(self, x: torch.Tensor, cfg, out, save_device):\n"
+        f"        h = self.net(x)\n        if {where}:\n            h = h.cpu()\n        return h\n"
+    )
+    assert len(found(tmp_path, "DG414", body)) == told

@@ -234,3 +234,32 @@ def test_what_torch_is_given_of_a_batch_is_a_tensor(tmp_path: Path, use: str, kn
     text = f"class Net(nn.Module):\n    def forward(self, data):\n        ends = {use}\n"
     text += "        return [int(n) for n in data.sizes], ends\n"
     assert [one.code for one in told(tmp_path, HEAD + text)] == ["DG428"] * known
+
+
+LAZY = """class Net(nn.Module):
+    def __init__(self, teacher=None):
+        super().__init__()
+        self.teacher = teacher
+        self.engine = None
+
+    def load(self, x):
+        self.engine = x.sum().item()
+
+    def make(self, x):
+        return x.max().item()
+
+    def forward(self, x: torch.Tensor):
+        if self.{asked} is None:
+            self.{called}(x)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "called", "hot"),
+    [("engine", "load", False), ("teacher", "make", True), ("engine", "make", False)],
+)
+def test_what_a_first_call_makes_is_made_once(
+    tmp_path: Path, asked: str, called: str, hot: bool
+) -> None:
+    assert bool(told(tmp_path, HEAD + LAZY.format(asked=asked, called=called))) is hot

@@ -166,12 +166,13 @@ class HostDataToDevice(Rule):
         waits = "the host waits for the copy"
         if not surely and place.kind(data).maybe_tensor:
             waits += ", unless it is a tensor already, for which `.clone()` is there"
-        whose = " of those who have no tensor" if is_no_tensor_here(data, place) else ""
+        converts = is_no_tensor_here(data, place)
+        often = "whenever the caller passes no tensor" if converts else "on every call"
         return place.finding(
             node,
-            f"`{place.text(node.func)}({place.short(data)})` copies host data to the device on "
-            f"every call{whose}, and {waits}; {advice}",
-            certainty="maybe" if is_no_tensor_here(data, place) else "sure" if sure else "note",
+            f"`{place.text(node.func)}({place.short(data)})` copies host data to the device {often}, "
+            f"and {waits}; {advice}",
+            certainty="maybe" if converts else "sure" if sure else "note",
             fix=(filled(node, data, place) or made_there(node, data, place))
             if surely and cast_by(node, place) is node and not follows_a_tensor(node, place)
             else None,

@@ -12,7 +12,7 @@ from pytest_dispatchguard import Place, nodes
 
 from ..syntax import called_name, names_in
 
-_COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|n|size|sum|num|count|total)(?:$|[_s(])")
+_COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
 """What counts elements, by its name."""
 
 
@@ -109,8 +109,18 @@ def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
     return any(loads_of(n.value, place).written for n in names if isinstance(n, cst.Name))
 
 
-_ONLY_READ = frozenset("add append debug error extend info insert print put warning write".split())
+_ONLY_READ = frozenset(
+    "_assert add append debug error extend info insert log log_dict mark_non_differentiable print put "
+    "register_buffer save_for_backward setattr setdefault update warning write".split()
+)
 """Calls for their effect that leave alone what they are given."""
+
+
+def _only_reads(name: str) -> bool:
+    return name in _ONLY_READ or _LOOKS.match(name) is not None
+
+
+_LOOKS = re.compile(r"_?(?:assert|check|validate|verify)(?:_|$)")
 
 
 def given_to_writers(part: cst.CSTNode, place: Place) -> frozenset[str]:
@@ -120,7 +130,7 @@ def given_to_writers(part: cst.CSTNode, place: Place) -> frozenset[str]:
     effects = {id(one.value) for one in walked if isinstance(one, cst.Expr)}
     found: set[str] = set()
     for call in walked:
-        if not isinstance(call, cst.Call) or place.last_name(call) in _ONLY_READ:
+        if not isinstance(call, cst.Call) or _only_reads(place.last_name(call)):
             continue
         given = [argument.value for argument in call.args]
         if id(call) in effects:
@@ -209,32 +219,32 @@ def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bo
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return False
     part = test.comparisons[0]
-    operator, bound = part.operator, part.comparator
-    if not isinstance(bound, cst.Integer) or bound.value not in ("0", "1"):
+    zero = isinstance(part.comparator, cst.Integer) and part.comparator.value == "0"
+    none = cst.Equal | cst.LessThanEqual if holds else cst.NotEqual | cst.GreaterThan
+    if not zero or not isinstance(part.operator, none):
         return False
-    if bound.value == "1":  # `n < 1`, `n >= 1`
-        asked = isinstance(operator, cst.LessThan if holds else cst.GreaterThanEqual)
-    elif holds:
-        asked = isinstance(operator, cst.Equal | cst.LessThanEqual)
-    else:
-        asked = isinstance(operator, cst.NotEqual | cst.GreaterThan)
-    return asked and (
-        _COUNTS.search(place.text(test.left)) is not None or _is_size(test.left, place)
-    )
+    return _COUNTS.search(place.text(test.left)) is not None or _is_size(test.left, place)
 
 
 def _is_size(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether a name is unpacked from a shape: `n, _ = x.shape`."""
+    """Whether a name holds a size, one of an unpacked shape perhaps: `n, _ = x.shape`."""
+    held = place.value_of(node)
+    if held is not None:
+        return _SIZE.search(place.text(held)) is not None
+    if not isinstance(node, cst.Name) or place.assignments(node.value) != 1:
+        return False
     function = place.function
     sizes = place.once(("sizes", id(function)), lambda: frozenset(_sizes(function, place)))
-    return isinstance(node, cst.Name) and node.value in sizes
+    return node.value in sizes
 
 
 def _sizes(function: cst.FunctionDef, place: Place) -> Iterator[str]:
     for one in nodes.walk(function):
-        if isinstance(one, cst.Assign) and _SHAPE.search(place.text(one.value)):
+        if isinstance(one, cst.Assign) and _SHAPE.fullmatch(place.text(one.value)):
             for target in one.targets:
-                yield from names_in(target.target)
+                if isinstance(target.target, cst.Tuple | cst.List):
+                    yield from names_in(target.target)
 
 
-_SHAPE = re.compile(r"(?:\.shape|\.size\(\))$")
+_SIZE = re.compile(r"(?:\.size\(-?\d+\)|\.shape\[-?\d+\]|\.numel\(\))$|^len\(")
+_SHAPE = re.compile(r"[\w.\[\]]+(?:\.shape|\.size\(\))")

@@ -111,5 +111,6 @@ def _costs(node: cst.CSTNode, place: Place) -> bool:
     last = place.last_name(node)
     if receiver is None:
         return False
-    moves = last == "to" and any(is_device(argument.value, place) for argument in node.args)
+    to = last == "to" and any(is_device(argument.value, place) for argument in node.args)
+    moves = to or (last == "cuda" and not place.kind(receiver).not_tensor)
     return moves or (last in _COMPUTES | _NEW and place.is_tensor(receiver))

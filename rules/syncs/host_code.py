@@ -54,15 +54,12 @@ def gives_data(place: Place) -> bool:
 
 def works_on_host(place: Place) -> bool:
     """Whether the place belongs to data loading or measuring, to a driver of workers, or to a function whose
-    `device` is the CPU: tensors there live on the CPU, or waiting for the device is the point. Modules called
+    `device` is the CPU, or that gathers objects of Python: tensors there live on the CPU, or waiting for the
+    device is the point. Modules called
     so (augmentations, attention processors) work where their inputs are."""
-    if any(holds and _ASKS_FOR_CPU.search(place.text(test)) for test, holds in place.conditions):
-        return True
     return place.once(("works on the host", place.qualname), lambda: _works_on_host(place))
 
 
-_ASKS_FOR_CPU = re.compile(r"""^[\w.]+ == ["']cpu["']$""")
-"""A condition of what is there for the CPU: `if mode == "cpu"`."""
 _PICKLED = frozenset(
     "_pad_to_largest_tensor _serialize_to_tensor all_gather all_gather_unaligned gather".split()
 )

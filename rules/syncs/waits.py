@@ -252,7 +252,7 @@ def tensor_certainty(
         if strict:
             return "note" if only_torch(place) or _reads_in_a_module(place) else "maybe"
         return _spelled(node, place)
-    if kind.cls or "torch" not in place.imports or strict:
+    if kind.cls or kind.host or "torch" not in place.imports or strict:
         return None
     methods = list(_methods(node))
     if "cpu" in methods or "numpy" in methods:
@@ -302,7 +302,7 @@ def _reads_in_a_module(place: Place) -> bool:
 def _listed_as_tensor(node: cst.BaseExpression, place: Place) -> bool:
     """Whether what a list is asked of may be a tensor, where a file knows no other arrays."""
     kind = place.kind(node)
-    unknown = kind.what == "unknown" and not kind.cls
+    unknown = kind.what == "unknown" and not kind.cls and not kind.host
     may_be = unknown or (kind.maybe_tensor and not kind.host)
     return may_be and only_torch(place) and not _from_table(node)
 

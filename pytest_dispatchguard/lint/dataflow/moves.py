@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 import libcst as cst
 
 from pytest_dispatchguard.lint.dataflow.reader import Moves, Reader
 from pytest_dispatchguard.lint.kinds import torch_ops
 from pytest_dispatchguard.lint.syntax import nodes
-from pytest_dispatchguard.lint.syntax.spelling import dotted
+from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 MOVING = frozenset({"to", "cuda"})
 """The methods that move a tensor."""
 _DEVICE = re.compile(r"\w*device(?:_?id)?|_?(?:gpu(?:_?id)?|(?:local_)?rank)")
 """What devices are called, and their numbers."""
-_TENSOR_TYPE = re.compile(r"(?:^|\.)(?:cuda\.\w+Tensor|(?:cuda_)?tensor_?type)$", re.IGNORECASE)
 _JOINING = frozenset("cat concat concatenate stack hstack vstack where".split())
 """Functions of torch that put together what they are given."""
 _DEEPEST = 12
@@ -27,15 +25,15 @@ def note_move(reader: Reader, call: cst.Call) -> None:
     """Note what a call moves to a device that no other tensor names."""
     assert isinstance(call.func, cst.Attribute)
     last = call.func.attr.value
-    moves = _is_type_there if last == "type" else partial(_is_device, reader)
-    if last == "cuda" or any(moves(arg) for arg in call.args[:1]):
+    there = _is_class_there if last == "type" else _is_device
+    if last == "cuda" or any(there(reader, arg) for arg in call.args[:1]):
         reader.moved.append(call.func.value)
 
 
-def _is_type_there(arg: cst.Arg) -> bool:
-    """Whether `type` is given the class of tensors on a device: `torch.cuda.HalfTensor`, or what is called
-    so."""
-    return _TENSOR_TYPE.search(dotted(arg.value) or "") is not None
+def _is_class_there(reader: Reader, arg: cst.Arg) -> bool:
+    """Whether `type` is given the class of tensors on a device: `torch.cuda.HalfTensor`, or a name for it."""
+    held = reader.names.values.get(dotted(arg.value) or "", arg.value)
+    return "cuda." in text(held)
 
 
 def _is_device(reader: Reader, arg: cst.Arg) -> bool:

@@ -13,9 +13,15 @@ from pytest_dispatchguard.lint.kinds.annotations import annotation_kind
 from pytest_dispatchguard.lint.kinds.kinds import NONE, OTHER, TENSOR, UNKNOWN, Kind, join
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
-_ON_GPU = re.compile(r"(?:use_?|on_|is_|has_)?(?:cuda|gpus?)(?:_available|_enabled)?")
+_ON_GPU = re.compile(
+    r"(?:\w+\.)*(?:use_?(?:cuda|gpus?)|on_gpu|(?:cuda|gpu)_available)|(?:self\.)?_?(?:args|opts?|options)\.cuda"
+)
 """Flags that say whether there is a GPU to work on, by their names."""
 _CPU = frozenset({"'cpu'", '"cpu"'})
+_WHERE_IT_WORKS = re.compile(
+    r"(?:\w+\.)*(?:accelerator|backend|device|device_(?:name|type)|device\.type|mode|platform)"
+)
+"""What says where all is worked on, by its name: not where something is kept, made or sent to."""
 
 
 def decided(reader: Reader, condition: cst.BaseExpression) -> bool | None:
@@ -73,7 +79,7 @@ def narrow(reader: Reader, test: cst.BaseExpression, holds: bool) -> None:
             return
         elif not holds and name and name.endswith(".is_cuda"):
             _mark_on_cpu(reader, name.rpartition(".")[0])
-        elif not holds and name and _ON_GPU.fullmatch(name.rpartition(".")[2]):
+        elif not holds and name and _ON_GPU.fullmatch(name):
             _all_on_cpu(reader)
 
 
@@ -86,8 +92,9 @@ def _mark_on_cpu(reader: Reader, name: str) -> None:
 
 
 def _all_on_cpu(reader: Reader) -> None:
-    for other, known in list(reader.names.kinds.items()):
-        if known.what == "tensor" and not known.host:
+    """Takes tensors, and what may be some, to be on the CPU."""
+    for other, known in reader.names.kinds.items():
+        if known.what in ("tensor", "unknown") and not known.host and not known.cls:
             reader.hold(other, replace(known, host=True))
 
 
@@ -119,7 +126,11 @@ def _narrow_by_comparison(reader: Reader, test: cst.Comparison, holds: bool) -> 
         wanted = True if "cpu" in word else False if "cuda" in word else None
         if wanted is not None and (holds == isinstance(part.operator, cst.Equal)) == wanted:
             _mark_on_cpu(reader, name.partition(".device")[0])
-    elif text(part.comparator) in _CPU and holds == isinstance(part.operator, cst.Equal):
+    elif (
+        text(part.comparator) in _CPU
+        and isinstance(part.operator, cst.Equal if holds else cst.NotEqual)
+        and _WHERE_IT_WORKS.fullmatch(name)
+    ):
         _all_on_cpu(reader)  # `if mode == "cpu":`
 
 

@@ -23,6 +23,7 @@ from pytest_dispatchguard.lint.judge.place import Place, remember_text
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
 from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES, CALLED_MODEL, TRAINS
+from pytest_dispatchguard.lint.syntax import nodes
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline
 from pytest_dispatchguard.lint.syntax.nesting import too_deep
 from pytest_dispatchguard.lint.syntax.positions import Position, positions
@@ -445,19 +446,23 @@ def _of_schedule(node: cst.CSTNode) -> bool:
 def _in_hot_loop(scene: Scene, hot_loops: set[int]) -> bool:
     """Whether a place is inside of a loop that is hot, and not in a branch with which that ends."""
     loops = [n for n in scene.loops if isinstance(n, _STATEMENT_LOOPS)]
-    if loops:
-        ends = _ends(scene.block, loops[-1])
+    last = scene.block[-1] if loops and scene.conditions else None
+    ends = type(last.body[-1]) if isinstance(last, cst.SimpleStatementLine) else None
+    if ends in (cst.Return, cst.Break) and _is_a_branch(scene.block, loops[-1]):
         if ends is cst.Return:
             return False
-        if ends is cst.Break:
-            loops = loops[:-1]
+        loops = loops[:-1]
     return any(id(n) in hot_loops for n in loops) if hot_loops else bool(loops)
 
 
-def _ends(block: Sequence[cst.CSTNode], loop: cst.For | cst.While) -> type | None:
-    """The statement with which a block ends, other than the loop's own body: `cst.Return`, say."""
-    last = block[-1] if block else None
-    if not isinstance(last, cst.SimpleStatementLine):
-        return None
-    body = loop.body.body
-    return type(last.body[-1]) if not any(one is last for one in body) else None
+def _is_a_branch(block: Sequence[cst.CSTNode], loop: cst.For | cst.While) -> bool:
+    """Whether statements are what an `if` in a loop chooses, and no step of a training themselves."""
+    for one in nodes.walk(loop.body):
+        if isinstance(one, cst.If):
+            suites = (one.body, one.orelse.body if isinstance(one.orelse, cst.Else) else None)
+            if any(suite is not None and block[-1] in suite.body for suite in suites):
+                break
+    else:
+        return False
+    calls = (one for part in block for one in nodes.walk(part) if isinstance(one, cst.Call))
+    return not any((dotted(call.func) or "").rpartition(".")[2] in _STEPS for call in calls)

@@ -256,6 +256,8 @@ def _cast(
     host, roaming = receiver.host, receiver.roaming
     if CPU.search(target):
         host, roaming = True, False
+    elif "cuda." in target:  # `x.type(torch.cuda.FloatTensor)`
+        host = roaming = False
     elif target and not dtype_of(target) and "dtype" not in target and "torch." not in target:
         other = args[0] if args else UNKNOWN
         host = other.host  # .to(other) takes other's device; so does .to(other.device)

@@ -132,7 +132,7 @@ def _function_kind(
         return Kind("other", cls=f"torch.{last}")
     if last in ("dtype", "Size", "Generator", "Stream", "Event"):
         return OTHER
-    if last.startswith("_") and args and args[0].is_tensor:
+    if last.startswith("_cast_") and args and args[0].is_tensor:
         return placed(args[0].maybe(), args)  # `torch._cast_Int(x)`
     return None
 

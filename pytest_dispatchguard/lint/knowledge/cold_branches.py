@@ -189,19 +189,24 @@ def looked_up(name: str, container: str) -> str:
 
 
 _NOT_YET = re.compile(
-    r"(?:self\.\w+ is None|not self\.\w*(?:initiali[sz]ed|built|ready|loaded)\w*)"
+    r"(?:self\.(\w+) is None|not self\.(_?(?:is_)?(?:initiali[sz]ed|built|ready|loaded)))"
 )
 _BEGINS = re.compile(
-    r"self\._?(?:lazy_?)?(?:build|compile|construct|create|init|load|make|prepare|read|set_?up)\w*\([^\n]*\)"
+    r"self\._?(?:lazy_?)?(?:build|compile|construct|create|init|initiali[sz]e|load|make|prepare|read|set_?up)"
+    r"(?:_\w+)?\("
 )
 
 
-def begins(condition: str, block: str) -> bool:
-    """Whether a branch does nothing but have a method make what is not there yet, by its name: `if
-    self.engine is None: self._load_engine(x)`."""
-    return (
-        _NOT_YET.fullmatch(condition) is not None and _BEGINS.fullmatch(block.strip()) is not None
-    )
+def not_yet(condition: str) -> str:
+    """The attribute that a condition asks for because it may not be there yet: `engine` of `self.engine is
+    None`; empty for other conditions."""
+    asked = _NOT_YET.fullmatch(condition)
+    return (asked[1] or asked[2]) if asked is not None else ""
+
+
+def begins(block: str) -> bool:
+    """Whether a branch has a method make something, by its name."""
+    return _BEGINS.match(block) is not None
 
 
 def counted(name: str) -> str:

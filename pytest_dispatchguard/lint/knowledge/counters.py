@@ -22,10 +22,11 @@ def dotted(node: ast.expr) -> str:
 
 
 _TOTAL = re.compile(
-    r"(?:num|total|max|n)_\w*(?:steps?|iters?|iterations|batches|epochs?|rounds)\w*|(?:total|num)_batch|"
+    r"(?:num|total|max|n)_\w*(?:steps?|iters?|iterations|batches|epochs?|rounds)\w*|"
     r"(?:steps|batches|iters)_per_\w+"
 )
 """How many rounds there are."""
+_TOTAL_BATCH = re.compile(r"(?:total|num)_batch")
 
 
 def is_last_round(left: ast.expr, right: ast.expr) -> bool:
@@ -37,6 +38,8 @@ def is_last_round(left: ast.expr, right: ast.expr) -> bool:
     else:
         total = _TOTAL.fullmatch(dotted(right).rpartition(".")[2]) is not None
     if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
+        # `i + 1 == total_batch`: what else is called so is a size.
+        total = total or _TOTAL_BATCH.fullmatch(dotted(right).rpartition(".")[2]) is not None
         left = left.left
     return total and COUNTER.search(dotted(left).rpartition(".")[2]) is not None
 

@@ -26,7 +26,7 @@ ARRAY_METHODS = frozenset(
 """Methods that NumPy arrays have, too, but neither numbers, strings, lists, dicts nor modules."""
 
 NO_TENSOR_METHODS = frozenset({"astype", "copy", "tobytes"})
-"""Methods that arrays have, dicts and lists perhaps, but no tensors."""
+"""Methods that arrays, dicts and lists have, but no tensors: what such hold may be tensors all the same."""
 
 TENSOR_ATTRIBUTES = frozenset({"is_cuda", "grad_fn", "is_leaf"})
 """Attributes that only tensors have."""

@@ -137,7 +137,7 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
             ):
                 note_tensor_use(walk, text(source, owner))
             elif last in words.NO_TENSOR_METHODS:
-                reading.hosts.add(text(source, owner))
+                reading.no_tensors.add(text(source, owner))
         else:
             if owner.type == "attribute":
                 _note_tensor_of_param(walk, dotted(source, owner), last)

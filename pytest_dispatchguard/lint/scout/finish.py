@@ -177,6 +177,7 @@ def _tensors(reading: Reading) -> list[str]:
             name in reading.tested
             or name in (reading.self_name, "self", "cls")
             or name in reading.hosts
+            or name in reading.no_tensors
         ):
             continue
         if any(part in words.NOT_RECEIVERS for part in name.lower().split("_")):

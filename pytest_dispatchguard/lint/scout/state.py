@@ -56,6 +56,7 @@ class Reading:
         "known_locals",
         "looks",
         "nested",
+        "no_tensors",
         "outer",
         "owner",
         "pairs",
@@ -87,6 +88,8 @@ class Reading:
         """Of the function around it."""
         self.param_values: dict[str, list[Value]] = {}
         self.hosts: set[str] = set()
+        self.no_tensors: set[str] = set()
+        """What has methods that tensors have not: arrays, tables and lists."""
         self.bindings: dict[str, list[Node | bool]] = {}
         """Of each local: the expressions bound to it; True for an unknown value, False for a host
         value."""
@@ -355,7 +358,7 @@ def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
         if table is not None and (value.type == "subscript" or _is_a_table(walk, table)):
             value = table
         kind = value.type
-        if kind not in _NAMES_FUNCTIONS:
+        if kind not in _NAMES_FUNCTIONS and kind != "dictionary":
             continue
         if kind == "call":
             callee = resolved(dotted(walk.source, value.named_children[0]), walk.imports)
@@ -365,6 +368,10 @@ def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
         if reading.known_locals is None:
             names = reading.params | reading.bindings.keys()
             reading.known_locals = frozenset(names) - reading.nested - {reading.self_name}
+        if kind == "dictionary":  # a table of functions, one of which is called
+            words = values(walk.source, value, walk.imports, reading.known_locals)
+            found += [f"name:{word[5:]}" for word in words if word.startswith("item:")]
+            continue
         for word in values(walk.source, value, walk.imports, reading.known_locals):
             if word.startswith(("call:", "name:")) and word not in found and len(found) < 4:
                 found.append(word)

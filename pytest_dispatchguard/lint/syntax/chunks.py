@@ -36,7 +36,7 @@ class Outline(NamedTuple):
 
 
 _PLAIN = frozenset(
-    """unknown none int float bool str function ann:None ann:int ann:float ann:bool ann:str
+    """unknown none int float bool number str function ann:None ann:int ann:float ann:bool ann:str
     ann:bytes""".split()
 )
 """What functions return, as `Value` has it, that is neither a tensor nor holds one."""

@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite, nodes
 
-from ...syntax import is_word, names_in
+from ...syntax import has_few_rounds, is_word, names_in
 from ..uses import loads
 
 _CATS = frozenset(
@@ -74,7 +74,7 @@ class ConcatenationInLoop(Rule):
         loop = place.loops[-1]
         if not isinstance(parts, cst.Name) or not isinstance(loop, _STATEMENT_LOOPS):
             return None
-        if self._short(loop) or not _grows(parts.value, loop, place):
+        if has_few_rounds(loop, _SHORT, place) or not _grows(parts.value, loop, place):
             return None
         if isinstance(loop, cst.For) and place.self_name in names_in(loop.iter):
             return None  # the layers of a network
@@ -97,7 +97,7 @@ class ConcatenationInLoop(Rule):
         if (
             place.name(call) not in _CATS
             or not isinstance(loop, _STATEMENT_LOOPS)
-            or self._short(loop)
+            or has_few_rounds(loop, _SHORT, place)
         ):
             return None
         parts = place.argument(call, 0, "tensors")
@@ -125,25 +125,18 @@ class ConcatenationInLoop(Rule):
             return all(isinstance(c.operator, cst.Is | cst.IsNot) for c in parent.comparisons)
         return False
 
-    def _short(self, loop: cst.CSTNode) -> bool:
-        if not isinstance(loop, cst.For):
-            return False
-        if isinstance(loop.iter, cst.List | cst.Tuple):
-            return len(loop.iter.elements) < 4
-        call = loop.iter
-        one = isinstance(call, cst.Call) and len(call.args) == 1 and isinstance(call.func, cst.Name)
-        if not one or not isinstance(call, cst.Call):
-            return False
-        stop = call.args[0].value
-        return isinstance(stop, cst.Integer) and int(stop.evaluated_value) < 4
 
-
-_FEW = re.compile(r"(?:^|_)(?:crops|levels|resolutions|scales|views)$")
+_SHORT = 3
+"""Rounds that are not worth a word."""
+_FEW = re.compile(r"(?:^|_)(?:crops|levels|scales)$")
 
 
 def _are_few(loop: cst.For, place: Place) -> bool:
     """Whether a loop goes through what are two or three, by their name."""
-    return _FEW.search(place.dotted(loop.iter).rpartition(".")[2]) is not None
+    over = loop.iter
+    if isinstance(over, cst.Call) and place.name(over) == "enumerate" and over.args:
+        over = over.args[0].value
+    return _FEW.search(place.dotted(over).rpartition(".")[2]) is not None
 
 
 def _ends(place: Place) -> Iterator[cst.CSTNode]:

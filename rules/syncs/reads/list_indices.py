@@ -212,7 +212,7 @@ def _is_of_numpy(node: cst.BaseExpression, place: Place) -> bool:
     have, or makes a tensor of it with `torch.from_numpy`."""
     held = place.value_of(node) if isinstance(node, cst.Name) else None
     if isinstance(held, cst.Call) and place.last_name(held) in _OF_NUMPY:
-        return True
+        return place.name(held) != "copy.copy"
     name = place.dotted(node)
     for call, _ in place.calls(*_OF_NUMPY, "from_numpy"):
         made = place.is_torch(call, "from_numpy")

@@ -108,7 +108,7 @@ class TruthInBranch(Rule):
         )
 
 
-_STAYS = re.compile(r"(?:Trainer|EMA|Ema)$")
+_STAYS = re.compile(r"Trainer|E(?:MA|ma)(?![a-z])|ExponentialMovingAverage")
 """Modules around a model, which often are not moved to its device, by their names."""
 
 
