@@ -1173,7 +1173,7 @@ def test_what_is_not_zero_is_counted_and_not_added_up(
     ("parts", "says"),
     [
         ("torch.split(x, 4, dim=1)", "unflatten"),
-        ("x.chunk(2, dim=1)", "unflatten"),
+        ("x.chunk(8, dim=1)", "unflatten"),
         ("[x * i for i in range(9)]", "torch.stack"),
     ],
 )

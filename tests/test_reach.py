@@ -263,3 +263,78 @@ def test_what_a_first_call_makes_is_made_once(
     tmp_path: Path, asked: str, called: str, hot: bool
 ) -> None:
     assert bool(told(tmp_path, HEAD + LAZY.format(asked=asked, called=called))) is hot
+
+
+LOCAL_TABLE = """class Criterion(nn.Module):
+    def loss_of_boxes(self, x):
+        return x.sum().item()
+
+    def loss_of_masks(self, x):
+        return x.max().item()
+
+    def get_loss(self, name, x):
+        losses = {{"boxes": self.loss_of_boxes, "masks": {other}}}
+        return losses[name](x)
+
+    def forward(self, x: torch.Tensor):
+        return [self.get_loss(name, x) for name in self.names]
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "number"), [("self.loss_of_masks", 2), ("'loss_of_masks'", 1), ("None", 1)]
+)
+def test_a_table_of_methods_leads_to_them(tmp_path: Path, other: str, number: int) -> None:
+    findings = told(tmp_path, HEAD + LOCAL_TABLE.format(other=other))
+    assert [one.code for one in findings] == ["DG411"] * number
+
+
+RETRIED = """def train(model, loader, optimizer):
+    for x in loader:
+        while True:
+            try:
+                loss = model(x).sum()
+                loss.backward()
+                optimizer.step()
+                print(loss.item())
+                break
+            except RuntimeError:
+                x = x[::2]
+"""
+
+
+def test_a_step_that_is_tried_again_is_one(tmp_path: Path) -> None:
+    assert told(tmp_path, HEAD + RETRIED)
+
+
+@pytest.mark.parametrize("kept", ["batch.copy()", "dict(batch)"])
+def test_a_copied_table_may_hold_tensors(tmp_path: Path, kept: str) -> None:
+    text = "class Net(nn.Module):\n    def forward(self, batch: dict[str, torch.Tensor]):\n"
+    text += f"        kept = {kept}\n        return batch['lengths'].sum().item(), kept\n"
+    assert [one.code for one in told(tmp_path, HEAD + text)] == ["DG411"]
+
+
+@pytest.mark.parametrize(
+    ("over", "told_as"),
+    [
+        ("islice(x, 9)", "sure"),
+        ("reversed(x)", "sure"),
+        ("chain(x, x)", "sure"),
+        ("self.chain(x)", ""),
+        ("islice(x.tolist(), 9)", ""),
+    ],
+)
+def test_what_itertools_hands_on(tmp_path: Path, over: str, told_as: str) -> None:
+    text = "from itertools import chain, islice\n\n\nclass Net(nn.Module):\n"
+    text += "    def forward(self, x: torch.Tensor):\n        total = 0\n"
+    text += f"        for n in {over}:\n            total += int(n)\n        return total\n"
+    findings = [one for one in told(tmp_path, HEAD + text) if one.code == "DG428"]
+    assert [one.certainty for one in findings[:1]] == [told_as] * bool(told_as)
+
+
+@pytest.mark.parametrize(
+    ("name", "hot"), [("_hook_on_batch_end", True), ("_hook_on_fit_end", False)]
+)
+def test_hooks_in_a_table_of_a_trainer(tmp_path: Path, name: str, hot: bool) -> None:
+    text = f"class Trainer:\n    def {name}(self, loss: torch.Tensor):\n        note(loss.sum().item())\n"
+    assert bool(told(tmp_path, HEAD + text)) is hot

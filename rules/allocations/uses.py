@@ -109,6 +109,14 @@ def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
     return any(loads_of(n.value, place).written for n in names if isinstance(n, cst.Name))
 
 
+def looked_at(into: cst.BaseExpression, loop: cst.CSTNode) -> bool:
+    """Whether a loop does more with a tensor than write to it."""
+    names = [
+        n for n in nodes.names_in(loop) if isinstance(into, cst.Name) and n.value == into.value
+    ]
+    return len(names) > 1
+
+
 _ONLY_READ = frozenset(
     "_assert add append debug error extend info insert log log_dict mark_non_differentiable print put "
     "register_buffer save_for_backward setattr setdefault update warning write".split()

@@ -365,9 +365,11 @@ class AttributeByMadeName(Rule):
 
     def _is_text(self, key: cst.BinaryOperation, place: Place) -> bool:
         """Whether an operation makes text: of text, or of anything and text that is written down."""
-        written = (cst.SimpleString, cst.FormattedString)
+        written = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
         return place.kind(key).what == "text" or any(
-            isinstance(part, written) for part in (key.left, key.right)
+            isinstance(part, written)
+            or (isinstance(part, cst.BinaryOperation) and self._is_text(part, place))
+            for part in (key.left, key.right)
         )
 
     def _runs(self, node: cst.Call, place: Place) -> bool:

@@ -6,12 +6,12 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, Setitem, nodes
+from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, Setitem
 
 from ..allocations.computed import of_numbers
 from ..allocations.data import COPIED, FACTORIES, FROM_DATA, is_constant_table, is_number
 from ..allocations.devices import makes_tensors_there
-from ..allocations.uses import is_for_nothing
+from ..allocations.uses import is_for_nothing, looked_at
 from ..syntax import has_default, is_word, subscripts_written
 from .host_code import gives_data, works_on_host
 
@@ -95,7 +95,7 @@ class WriteAcrossDevices(Rule):
         self, node: cst.CSTNode, into: cst.BaseExpression, value: cst.BaseExpression, place: Place
     ) -> Finding:
         loop = place.loops[-1] if place.loops else None
-        fits = place.kind(value).ndim == 0 and loop is not None and not _looked_at(into, loop)
+        fits = place.kind(value).ndim == 0 and loop is not None and not looked_at(into, loop)
         every = " in every iteration" if place.loops else ""
         name = place.short(into, 32)
         instead = (
@@ -122,14 +122,6 @@ class WriteAcrossDevices(Rule):
             f"for the copy. {instead}",
             certainty=certainty,
         )
-
-
-def _looked_at(into: cst.BaseExpression, loop: cst.CSTNode) -> bool:
-    """Whether a loop does more with a tensor than write to it."""
-    names = [
-        n for n in nodes.names_in(loop) if isinstance(into, cst.Name) and n.value == into.value
-    ]
-    return len(names) > 1
 
 
 _BY_CHOICE = re.compile(r"cpu|host|pinned|offload", re.IGNORECASE)

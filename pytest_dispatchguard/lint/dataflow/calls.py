@@ -58,7 +58,7 @@ _MODEL = re.compile(
 _WARNING = frozenset({"critical", "error", "exception", "fatal", "warn", "warning"})
 """How functions and methods are called that give warnings."""
 _GATHERS = frozenset("all_gather gather gather_for_metrics pad_across_processes reduce".split())
-_OF_PROCESSES = re.compile(r"(?:^|[._])(?:accelerator|fabric|strategy)$")
+_OF_PROCESSES = re.compile(r"(?:\w+\.)*(?:_?accelerator|_?fabric|trainer\.strategy)")
 """What gathers tensors of all processes, of Accelerate and Lightning, by the names of these methods and of
 what has them."""
 _GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list"})
@@ -227,8 +227,6 @@ def _call_kind(
         kind = function_kind(name, args, keywords, texts)
         if kind is not None:
             return kind
-    if last in _GATHERS and args and args[0].is_tensor and _gathers(reader, func, last):
-        return replace(args[0], ndim=None)
     own_attribute = name is not None and name.startswith("self.") and name.count(".") > 1
     if (
         isinstance(func, cst.Attribute)
@@ -258,6 +256,8 @@ def _call_kind(
     kind = _of_instance(reader, func, [*args, *keywords.values()])
     if kind is not None:
         return kind
+    if last in _GATHERS and args and args[0].what in ("tensor", "nested") and _gathers(func, last):
+        return replace(args[0], ndim=None)  # a tuple of tensors, too
     if _brings_to_the_cpu(func, last, args, texts) and _is_undetermined(receiver):
         return on_cpu(UNKNOWN)
     if name and (name in reader.brief.fields or name in reader.brief.modules):
@@ -280,12 +280,11 @@ def _of_instance(reader: Reader, func: cst.BaseExpression, given: Sequence[Kind]
     return None
 
 
-def _gathers(reader: Reader, func: cst.BaseExpression, last: str) -> bool:
-    """Whether a method gives a tensor of what each process gave it."""
-    owner = dotted(func.value) if isinstance(func, cst.Attribute) else ""
-    if owner == "self":  # of a LightningModule
-        return last == "all_gather" and reader.callee_key(func) not in reader.brief.callees
-    return bool(owner) and _OF_PROCESSES.search(owner or "") is not None
+def _gathers(func: cst.BaseExpression, last: str) -> bool:
+    """Whether a method of no class of the project gives tensors of what each process gave it."""
+    owner = (dotted(func.value) if isinstance(func, cst.Attribute) else None) or ""
+    # Of a LightningModule, too.
+    return (owner == "self" and last == "all_gather") or _OF_PROCESSES.fullmatch(owner) is not None
 
 
 def _given_by(reader: Reader, cls: str, args: Sequence[Kind]) -> Kind:

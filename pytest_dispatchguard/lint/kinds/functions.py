@@ -47,6 +47,8 @@ def function_kind(
         return DICT
     if "." not in name:
         return _builtin_kind(name, args)
+    if name in ("itertools.chain", "itertools.islice") and args:
+        return Kind("nested", element=element_of(args[0]))
     if name == "einops.parse_shape":
         return replace(DICT, element=SCALAR)
     if name.startswith("einops."):

@@ -252,7 +252,7 @@ STEPS = re.compile(
     r"_?get_batch_loss(?:_metrics)?|_?clip_grad(?:ient)?s?(?:_norm)?_?|_?update_(?:policy|actor|critic|ema)|"
     r"_?ema_update|_?(?:compute|get)_(?:\w+_)?log_?probs?(?:_\w+)?|_?generate_(?:sequences|batch)|"
     r"_?compute_(?:values|rewards?|advantages?)|_?on_after_backward|"
-    r"_?on_(?:\w+_)?batch_(?:begin|end|start)|_?on_(?:\w+_)?step(?:_(?:begin|end|start))?"
+    r"(?:_?hook)?_?on_(?:\w+_)?batch_(?:backward|begin|end|forward\w*|start)|_?on_(?:\w+_)?step(?:_(?:begin|end|start))?"
 )
 """Names that trainers of all libraries give to what they do in every step."""
 NO_MODEL = (

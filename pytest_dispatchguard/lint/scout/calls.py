@@ -316,8 +316,8 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         closure = first.named_children[-1] if first.type == "keyword_argument" else first
         if closure.type == "identifier" and text(walk.source, closure) in reading.nested:
             _note_hook(walk, closure, "hook-closure")
-    if last in words.TYPE_TESTS and first.type == "identifier":
-        name = text(walk.source, first)
+    if last in words.TYPE_TESTS and first.type in ("identifier", "attribute"):
+        name = dotted(walk.source, first)
         reading.tested.add(name)
         if last != "isinstance" or not _PLAIN_TYPES.fullmatch(text(walk.source, given[-1])):
             reading.tested_open.add(name)

@@ -77,3 +77,16 @@ def _is_own(walk: Walk, name: str) -> bool:
             return True
         reading = reading.outer
     return False
+
+
+def begins(walk: Walk, condition: str, block: Node) -> bool:
+    """Whether a branch does nothing but have a method make what is not there yet. A setting that may stay
+    None is assigned once in its file."""
+    asked = cold_branches.not_yet(condition)
+    if (
+        not asked
+        or block.named_child_count != 1
+        or walk.source.count(b"self.%b =" % asked.encode()) < 2
+    ):
+        return False
+    return cold_branches.begins(text(walk.source, block))

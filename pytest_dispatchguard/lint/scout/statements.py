@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
 from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
-from pytest_dispatchguard.lint.scout.origins import origins_of, with_flags
+from pytest_dispatchguard.lint.scout.origins import begins, origins_of, with_flags
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
     Walk,
@@ -285,7 +285,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
             orelse_raises=else_cold,
         )
         body_cold = body_cold or cold_branches.of_the_past(written, _called(walk, block))
-        body_cold = body_cold or _begins(walk, written, block)
+        body_cold = body_cold or begins(walk, written, block)
     was_foreign, was_under = walk.foreign, walk.under
     body_foreign, else_foreign = cold_branches.foreign_branches(asked)
     walk.foreign = was_foreign or body_foreign
@@ -305,19 +305,6 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
         walk.under = (*was_under, f"-{asked}")
     _otherwise(walk, clauses, following, else_cold, else_foreign)
     walk.under = was_under
-
-
-def _begins(walk: Walk, condition: str, block: Node) -> bool:
-    """Whether a branch does nothing but have a method make what is not there yet. A setting that may stay
-    None is assigned once in its file."""
-    asked = cold_branches.not_yet(condition)
-    if (
-        not asked
-        or block.named_child_count != 1
-        or walk.source.count(b"self.%b =" % asked.encode()) < 2
-    ):
-        return False
-    return cold_branches.begins(text(walk.source, block))
 
 
 def _visit_seldom(walk: Walk, block: Node) -> None:

@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.scout.state import (
     is_self_attribute,
     parts_of,
 )
-from pytest_dispatchguard.lint.scout.values import dotted, text
+from pytest_dispatchguard.lint.scout.values import dotted, resolved, text
 
 _HOLDS_TENSORS = re.compile(
     r"ann:(?:[\w.]+\.)?(?!\w*(?:Arg(?:ument)?s|Config\w*|Dict|Enum|Iter\w*|List|Mapping|Mode|Namespace|Options?|"
@@ -197,6 +197,11 @@ def _last(walk: Walk, callee: Node) -> str:
     return text(walk.source, callee.named_children[-1] if callee.type == "attribute" else callee)
 
 
+def _full(walk: Walk, callee: Node) -> str:
+    """The whole name of what is called."""
+    return resolved(dotted(walk.source, callee), walk.imports)
+
+
 def ask_iterated(walk: Walk, node: Node, token: str = "iterate") -> None:
     """Notes that an expression is iterated or unpacked."""
     if node.type == "call":
@@ -206,13 +211,15 @@ def ask_iterated(walk: Walk, node: Node, token: str = "iterate") -> None:
     ask(walk, node, token)
 
 
-_HANDS_ON = frozenset("enumerate chain groupby islice reversed zip".split())
-"""Functions, some of itertools, that give a loop the elements of what they are given."""
+_HANDS_ON = frozenset(
+    "enumerate itertools.chain itertools.groupby itertools.islice reversed zip".split()
+)
+"""Functions that give a loop the elements of what they are given."""
 
 
 def ask_looped(walk: Walk, node: Node) -> None:
-    """Notes that a loop or comprehension runs over an expression, or over `enumerate` or `zip` of it."""
-    if node.type == "call" and _last(walk, node.named_children[0]) in _HANDS_ON:
+    """Notes that a loop or comprehension runs over an expression, or over what hands on its elements."""
+    if node.type == "call" and _full(walk, node.named_children[0]) in _HANDS_ON:
         arguments = node.named_children[-1]
         for argument in arguments.named_children if arguments.type == "argument_list" else ():
             if argument.type != "keyword_argument":

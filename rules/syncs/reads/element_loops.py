@@ -18,6 +18,7 @@ from pytest_dispatchguard import (
     Rule,
 )
 
+from ...allocations.uses import looked_at
 from ...syntax import has_few_rounds, is_word, names_in, target_names
 from ..host_code import works_on_host
 from ..lightning import is_shown, logged, may_log
@@ -283,14 +284,14 @@ class WrittenOneByOne(Rule):
         self, node: cst.Assign | cst.AugAssign, target: cst.Subscript, place: Place
     ) -> Finding | None:
         """A loop that fills a tensor which this function made on the CPU."""
-        short = all(has_few_rounds(loop, _FEW, place) for loop in place.loops)
-        if short or _made_here(target, place) is None:
-            return None
+        loops = [one for one in place.loops if names_in(target) & target_names(one)]
+        short = all(has_few_rounds(one, _FEW, place) for one in loops)
+        if short or _made_here(target, place) is None or looked_at(target.value, loops[0]):
+            return None  # an entry may be made of others
         return place.finding(
             node,
-            f"`{place.short(target)} = …` indexes a tensor on the CPU and fills one element in every "
-            "iteration, which takes ten times as long as by a list. Put the numbers into a list, and make "
-            "the tensor of it once.",
+            f"`{place.short(target)} = …` in a loop indexes a tensor on the CPU for each element, and fills "
+            "it by an operation of torch. Put the numbers into a list, and make the tensor of it once.",
             certainty="note",
         )
 
@@ -393,6 +394,21 @@ def _goes_backward(node: cst.Call, place: Place) -> bool:
     )
 
 
+def _cuts(call: cst.Call, place: Place) -> bool:
+    """Whether a call cuts a tensor into pieces."""
+    owner = place.receiver(call)
+    return place.is_torch(call, "chunk", "split") or (
+        place.last_name(call) in ("chunk", "split") and owner is not None and place.is_tensor(owner)
+    )
+
+
+def _pieces(call: cst.Call, place: Place) -> int:
+    """How many pieces there are; where nobody says, there may be many."""
+    at = 1 if place.is_torch(call, "chunk") else 0
+    number = place.argument(call, at, "chunks") if place.last_name(call) == "chunk" else None
+    return number.evaluated_value if isinstance(number, cst.Integer) else _FEW
+
+
 class PythonSumOfTensors(Rule):
     """Python's `sum` adds up tensors one after the other.
 
@@ -447,12 +463,16 @@ class PythonSumOfTensors(Rule):
         if not summed and not _goes_backward(node, place):
             return None
         made = place.value_of(given) or given
-        if isinstance(made, cst.Call) and place.last_name(made) in ("chunk", "split"):
-            return place.finding(
-                node,
-                f"`{shown}` adds one piece after the other, a kernel launch each. Where the pieces are of "
-                "one size, `x.unflatten(dim, (pieces, -1)).sum(dim)` adds them all at once.",
-                certainty="note",
+        if isinstance(made, cst.Call) and _cuts(made, place):
+            return (
+                None
+                if _pieces(made, place) < _FEW
+                else place.finding(
+                    node,
+                    f"`{shown}` adds one piece after the other, a kernel launch each. Where they are of one "
+                    "size, `x.unflatten(dim, (pieces, -1)).sum(dim)` adds them all at once.",
+                    certainty="note",
+                )
             )
         few = isinstance(made, cst.List | cst.Tuple) and len(made.elements) < 4
         if few or not isinstance(made, cst.GeneratorExp | cst.ListComp | cst.Name | cst.Call):

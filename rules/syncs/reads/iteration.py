@@ -10,7 +10,7 @@ from ...syntax import contains
 from ..data_flow import around, held_by, loads
 from ..host_code import works_on_host
 from ..waits import READS, Read, read_of, waits_inside
-from .roles import READ_CALLS, iterated_by
+from .roles import HANDS_ON, READ_CALLS, iterated_by
 
 
 class PythonExtremumOfTensors(Rule):
@@ -242,9 +242,9 @@ class IterationOverTensor(Rule):
 
 
 def _zipped_before(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether a zip runs over another tensor before this one: one place gets one finding."""
+    """Whether a zip or chain runs over another tensor before this one: one place gets one finding."""
     parent = place.parent(node)
-    if not isinstance(parent, cst.Call) or place.name(parent) != "zip":
+    if not isinstance(parent, cst.Call) or place.name(parent) not in ("itertools.chain", "zip"):
         return False
     values = [a.value for a in parent.args]
     return any(
@@ -252,10 +252,8 @@ def _zipped_before(node: cst.BaseExpression, place: Place) -> bool:
     )
 
 
-_HANDS_ON = frozenset(
-    "enumerate itertools.chain itertools.groupby itertools.islice reversed zip".split()
-)
-"""Functions that give a loop the elements of what they are given."""
+_HANDS_ON = HANDS_ON | {"enumerate", "itertools.groupby", "zip"}
+"""Functions that give a loop the elements of what they are given, perhaps with others."""
 
 
 def _loop_over(node: cst.BaseExpression, place: Place) -> cst.CSTNode | None:

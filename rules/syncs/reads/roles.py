@@ -146,6 +146,10 @@ def bound_again(read: Read, loop: cst.CSTNode) -> bool:
     return False
 
 
+HANDS_ON = frozenset({"itertools.chain", "itertools.islice", "reversed"})
+"""Functions that give a loop the elements of their first argument as they are."""
+
+
 def _iterated_tensor(loop: cst.CSTNode, name: str, place: Place) -> cst.BaseExpression | None:
     """The device tensor whose elements a loop binds to a name: of `for v in x`, `for i, v in
     enumerate(x)`."""
@@ -158,6 +162,8 @@ def _iterated_tensor(loop: cst.CSTNode, name: str, place: Place) -> cst.BaseExpr
             clauses.append((clause.target, clause.iter))
             clause = clause.inner_for_in
     for target, over in clauses:
+        while isinstance(over, cst.Call) and place.name(over) in HANDS_ON and over.args:
+            over = over.args[0].value
         if isinstance(target, cst.Name) and target.value == name and place.on_device(over):
             return over
         if not isinstance(target, cst.Tuple) or not isinstance(over, cst.Call):
