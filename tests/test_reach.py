@@ -338,3 +338,36 @@ def test_what_itertools_hands_on(tmp_path: Path, over: str, told_as: str) -> Non
 def test_hooks_in_a_table_of_a_trainer(tmp_path: Path, name: str, hot: bool) -> None:
     text = f"class Trainer:\n    def {name}(self, loss: torch.Tensor):\n        note(loss.sum().item())\n"
     assert bool(told(tmp_path, HEAD + text)) is hot
+
+
+EVALUATES = """import torch
+
+
+@torch.no_grad()
+def perform(model, loader):
+    for x in loader:
+        print(model(x.cuda()).sum().item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "hot"),
+    [
+        ("test_net.py", "", True),
+        ("tools/test_net.py", "", True),
+        ("cloze_test.py", "", True),
+        ("tests/test_net.py", "", False),
+        ("test_net.py", "import pytest\n", False),
+        ("test_net.py", "def test_it():\n    pass\n\n\n", False),
+        ("conftest.py", "", False),
+    ],
+)
+def test_a_program_may_be_called_as_tests_are(
+    tmp_path: Path, name: str, head: str, hot: bool
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'it'\n", encoding="utf-8")
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(head + EVALUATES, encoding="utf-8")
+    request = Request((file,), tmp_path, settings={"select": ("DG",)}, write=False, cache=False)
+    assert bool(check(request).report.findings) is hot

@@ -24,6 +24,8 @@ from pytest_dispatchguard.lint.knowledge.cold_names import (
     REMEMBERING_DECORATORS,
     SCRIPT_PATHS,
     TEST_PATHS,
+    TESTING,
+    looks_like_tests,
 )
 
 _CONFIG_CLASS = re.compile(
@@ -89,7 +91,17 @@ def path_of(project: Project, function_id: str) -> str:
 
 def in_tests(project: Project, function_id: str) -> bool:
     """Whether the function belongs to tests, benchmarks or documentation."""
-    return _of_tests(path_of(project, function_id))
+    path = path_of(project, function_id)
+    return _of_tests(path) and not (looks_like_tests(path) and _evaluates(project, path))
+
+
+def _evaluates(project: Project, path: str) -> bool:
+    """Whether a file feeds a model, and has no tests."""
+    facts = project.files[path]
+    if any(target.partition(".")[0] in TESTING for _, target in facts.imports):
+        return False
+    names = (fact.name.rpartition(".")[2] for fact in facts.functions)
+    return not any(name.startswith("test") for name in names) and _is_program(project, path)
 
 
 @lru_cache(maxsize=4096)

@@ -253,7 +253,7 @@ def is_unnoticed(
         or (in_library and any(map(holds_tensors, classes)))
         or any(call.how.startswith("hook") for call in function.calls)
         or any(_LOCALS.join(around[: i + 1]) in about.walked for i in range(len(around)))
-        or last.startswith("__")
+        or last.startswith(("__", "test"))
         or not last.isascii()
         or last in matters.methods
         or marked

@@ -26,6 +26,7 @@ from pytest_dispatchguard.lint.incremental.changes import (
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions
 from pytest_dispatchguard.lint.incremental.solution_store import Index
 from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.knowledge.cold_names import TESTING
 from pytest_dispatchguard.lint.pipeline.survey import (
     Survey,
     facts_before,
@@ -179,6 +180,8 @@ def _changes(
                 return None
         if any(matters.mentioned(name) and asked(name) for name in change.bound):
             return None
+        if not TESTING.isdisjoint(change.bound):
+            return None  # it may have become a file of tests
         changes[rel] = change
     return changes
 

@@ -87,10 +87,27 @@ _EVAL = re.compile(r"\beval\(\)")
 """The same."""
 
 
+TESTING = frozenset({"pytest", "unittest"})
+_TESTS = re.compile(
+    r"^\s*(?:(?:async )?def test|class Test|(?:from|import) (?:pytest|unittest)\b)", re.M
+)
+"""What files of tests have."""
+_TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test)\.py$")
+_TEST_FOLDERS = re.compile(r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/")
+
+
+def looks_like_tests(path: str) -> bool:
+    """Whether a file is called as those of tests are, and stands among others: it may be a program that
+    evaluates a model, as `test_net.py` is."""
+    return _TEST_FILE.search(path) is not None and _TEST_FOLDERS.search(path) is None
+
+
 def cold_by_name(path: str, text: str) -> Callable[[str], bool]:
     """Whether functions of a file are cold for their names or the file's, whatever they hold and whatever
     calls them."""
-    if TEST_PATHS.search(path):
+    if TEST_PATHS.search(path) and not (
+        looks_like_tests(path) and any(word in text for word in _FEEDS) and not _TESTS.search(text)
+    ):
         return lambda name: True
     if "backward" in text:
         return lambda name: False  # training loops are hot wherever they stand
