@@ -49,7 +49,7 @@ $(VENV)/.torch: $(VENV)/.dev
 demo: $(VENV)/.dev $(VENV)/.torch ## a small project that is wrong on purpose: findings, fixes, budgets
 	@BIN=$(abspath $(BIN)) sh fixtures/demo/demo.sh
 
-# Each worker runs a stretch of the files, so that what the tests of a file share is made once, and one that is
+# Each worker runs a stretch of the tests, so that what those of a file share is made once, mostly; one that is
 # done takes half of what is left to the other.
 DIST := -n $(WORKERS) --dist worksteal
 

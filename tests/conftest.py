@@ -39,7 +39,7 @@ Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The quickest come last: where several processes run tests, none waits long for another at the end."""
+    """The quickest come last, so that one process can take them from another evenly."""
     if UNTIL is None:
         items.sort(key=lambda item: QUICKEST in item.path.parents)
 

@@ -189,9 +189,10 @@ def is_no_tensor_here(node: cst.BaseExpression, place: Place) -> bool:
 
 
 def is_for_nothing(place: Place) -> bool:
-    """Whether the place is only reached where a count, by its name, is zero: ``if total == 0``; or makes what
-    is returned where nothing is found: ``if not mask.any(): return torch.tensor(0.0)``. Where an expression
-    counts by what it is (``len(x) == 0``), the place is cold for every rule."""
+    """Whether the place is only reached where a count, by its name, or a size is zero: ``if total == 0``, or
+    ``n, _ = x.shape`` and ``if n <= 0``; or makes what is returned where nothing is found: ``if not
+    mask.any(): return torch.tensor(0.0)``. Where an expression counts by what it is (``len(x) == 0``), the
+    place is cold for every rule."""
     if any(_asks_for_nothing(test, holds, place) for test, holds in place.conditions):
         return True
     return bool(place.conditions) and _finds_none(*place.conditions[-1], place)

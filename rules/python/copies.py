@@ -300,8 +300,9 @@ class AttributeByMadeName(Rule):
 
     ## What it does
 
-    Flags `getattr(self, f"weight{i}")` and `name in dir(self)` in code that runs per call. Where what is
-    found is not called at once, or outside of modules and loops, it is a note.
+    Flags `getattr(self, f"weight{i}")`, `getattr(self, name + "_weight")` and `name in dir(self)` in code
+    that runs per call. Where what is found is not called at once, or outside of modules and loops, it is a
+    note.
 
     ## Why it costs
 

@@ -24,8 +24,8 @@ class WriteAcrossDevices(Rule):
     Finds `x.copy_(y)` and `x[i] = y` in hot code where the function itself makes one of the two on the CPU,
     and the other may be on the device. It is a finding where a single number is kept in every iteration of a
     loop, and where the device could make itself what is written, from numbers; elsewhere a note: a result
-    that is too large for the device has to be on the CPU. `copy_(…, non_blocking=True)` is left alone, and
-    what is called `…_cpu`, `…_host` or `pinned_…`.
+    that is too large for the device has to be on the CPU. `copy_(…, non_blocking=True)` is left alone,
+    what is called `…_cpu`, `…_host` or `pinned_…`, and parameters that have a default: a constant, perhaps.
 
     ## Why it costs
 

@@ -97,7 +97,8 @@ class ConstantTensorBuiltPerCall(Rule):
     alone (`torch.arange(n, device=x.device)[None] / n < 0.5`), a triangle
     (`torch.ones(n, n, device=x.device).tril()`) or an identity matrix (`torch.eye(n, device=x.device)`);
     what is returned as is (the caller may modify it); and a workspace of one size for a kernel
-    (`tmp = torch.empty(1024, device=…)`).
+    (`tmp = torch.empty(1024, device=…)`). What is given to a call for its effect, which may fill it, is left
+    alone.
 
     ## Why it costs
 

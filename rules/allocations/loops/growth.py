@@ -24,8 +24,9 @@ class ConcatenationInLoop(Rule):
 
     ## What it does
 
-    Finds `out = torch.cat([out, y])` in a loop that uses `out` for nothing else. `torch.stack(parts)` of a
-    list that the same loop appends to is a note: the loop may need all parts in every round.
+    Finds `out = torch.cat([out, y])` in a loop that uses `out` for nothing else. Over crops, levels or
+    scales, by their name, of which there are few, it is a note. `torch.stack(parts)` of a list that the same
+    loop appends to is a note: the loop may need all parts in every round.
 
     ## Why it costs
 

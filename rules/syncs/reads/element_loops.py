@@ -138,6 +138,7 @@ class SelectionCounted(Rule):
     ## What it does
 
     Finds `x[mask].numel()`, `x[mask].shape[0]`, `len(x[mask])`, and the same of `nonzero()`, in hot code.
+    What is not zero of a tensor of numbers is counted by `torch.count_nonzero`.
 
     ## Why it costs
 
@@ -415,7 +416,7 @@ class PythonSumOfTensors(Rule):
     ## What it does
 
     Finds `sum(…)` over a list or a comprehension of tensors, in hot code. Over what may be a few it is a
-    note.
+    note, and so is the sum of pieces into which one tensor is cut (`x.split(n)`), which a view adds up.
 
     ## Why it costs
 

@@ -22,6 +22,7 @@ class IndexByList(Rule):
     Finds `x[[i]]`, `x[..., [i, j]]` and `x[rows]` of a list or an array `rows`, of device tensors in hot
     code, also where they are written to. One number in brackets is a finding, and so are numbers in equal
     steps (`boxes[:, [0, 2]]`): a slice does the same. Others, lists with a name, and arrays are a note.
+    What has methods that only arrays have (`boxes.copy()`), or is given to `torch.from_numpy`, is no tensor.
 
     ## Why it costs
 

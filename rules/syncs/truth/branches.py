@@ -37,7 +37,8 @@ class TruthInBranch(Rule):
     and `not`, and in `bool(...)`, in hot code. A branch that does more than assign new values to tensors
     (return, call, loop) is a note, unless it only writes through the mask that it asks for hits. A value that
     may or may not be a tensor, such as a parameter without annotation, is a maybe. Host values (`.shape`,
-    `len()`, `is None`, flags) and CPU tensors do not count.
+    `len()`, `is None`, flags) and CPU tensors do not count. Buffers of trainers and of averages around a
+    model are notes: these are not always moved with it.
 
     ## Why it costs
 
