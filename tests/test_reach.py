@@ -371,3 +371,19 @@ def test_a_program_may_be_called_as_tests_are(
     file.write_text(head + EVALUATES, encoding="utf-8")
     request = Request((file,), tmp_path, settings={"select": ("DG",)}, write=False, cache=False)
     assert bool(check(request).report.findings) is hot
+
+
+@pytest.mark.parametrize(
+    ("body", "reads"),
+    [
+        ("if math.isnan(loss):\n        raise ValueError", True),
+        ("return not math.isfinite(loss)", True),
+        ("return torch.isnan(loss)", False),
+        ("return math.isnan(loss.shape[0])", False),
+    ],
+)
+def test_helpers_that_ask_for_what_is_no_number(tmp_path: Path, body: str, reads: bool) -> None:
+    text = f"import math\n\n\ndef check_loss(loss):\n    {body}\n\n\nclass Net(nn.Module):\n"
+    text += "    def forward(self, x: torch.Tensor):\n        loss = x.sum()\n"
+    text += "        check_loss(loss)\n        return loss\n"
+    assert ("DG433" in [one.code for one in told(tmp_path, HEAD + text)]) is reads

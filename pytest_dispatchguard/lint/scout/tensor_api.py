@@ -178,7 +178,7 @@ def documented_tensors(reading: Reading) -> set[str]:
 
 _READS = frozenset(
     "call:item call:tolist call:cpu call:numpy bare:float bare:int bare:bool call:any call:all call:equal "
-    "call:allclose".split()
+    "call:allclose call:isfinite call:isinf call:isnan".split()
 )
 _LONGEST_HELPER = 30
 """Lines."""
@@ -197,6 +197,7 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
         re.search(
             rf"(?<![\w.])(?:{names})(?:\.\w+(?:\([^()]*\))?|\[[^\]]*\])*?\.(?:item|tolist|cpu|numpy)\(\)"
             rf"|(?<![\w.])(?:float|int|bool)\((?:{names})(?:\.(?!shape|size|numel|dim|item)\w+(?:\([^()]*\))?)+\)"
+            rf"|(?<![\w.])(?:math\.)?is(?:finite|inf|nan)\((?:{names})\)"
             rf"|\b(?:if|assert|bool\(|while|not|and|or)[ \n(]+(?:not[ (]+)*"
             rf"(?:torch\.(?:any|all|equal|allclose)\([^#\n]*(?<![\w.])(?:{names})\b"
             rf"|(?:torch\.\w+\()?[^#\n=:]*(?<![\w.])(?:{names})\b(?!\.(?:shape|size|dim))[^#\n:]*\.(?:any|all)\(\))",
