@@ -387,3 +387,29 @@ def test_helpers_that_ask_for_what_is_no_number(tmp_path: Path, body: str, reads
     text += "    def forward(self, x: torch.Tensor):\n        loss = x.sum()\n"
     text += "        check_loss(loss)\n        return loss\n"
     assert ("DG433" in [one.code for one in told(tmp_path, HEAD + text)]) is reads
+
+
+PART = """class Tower(nn.Module):
+    def forward_features(self, x):
+        return x.sum().item()
+
+
+class Other({base}):
+    def forward_features(self, x):
+        return x.max().item()
+
+
+class Net(nn.Module):
+    def __init__(self, tower):
+        super().__init__()
+        self.tower = tower
+
+    def forward(self, x: torch.Tensor):
+        return self.tower.forward_features(x)
+"""
+
+
+@pytest.mark.parametrize(("base", "number"), [("nn.Module", 2), ("object", 0)])
+def test_a_part_of_a_forward_is_that_of_any_module(tmp_path: Path, base: str, number: int) -> None:
+    findings = told(tmp_path, HEAD + PART.format(base=base))
+    assert [one.code for one in findings] == ["DG411"] * number

@@ -329,9 +329,10 @@ _VALUE = re.compile(r"(?:^|[,=])(?:[=~*?]|\.\.\.|cpu)")
 
 
 def _by_rare_name(project: Project, scope: Scope, call: CallFact) -> list[str]:
-    """The methods with a rare name in one family of classes, or with a name that modules give theirs where
-    all that have it are modules, for a call on an object of unknown type. Modules are given more than
-    literals: `text.encode("utf-8")` and `distribution.sample()` are calls of something else."""
+    """The methods with a rare name in one family of classes, or with a name that modules give theirs
+    (`forward_features`, `encode`) where all that have it are modules, for a call on an object of unknown type.
+    Modules are given more than literals: `text.encode("utf-8")` and `distribution.sample()` are calls of
+    something else."""
     root, dot, _ = call.name.partition(".")
     method = call.name.rpartition(".")[2]
     if not dot or root == "super()" or method.startswith("__") or not is_telling(method):
@@ -345,11 +346,12 @@ def _by_rare_name(project: Project, scope: Scope, call: CallFact) -> list[str]:
     ]
     if not owners or len(owners) > _MOST_BY_NAME:
         return []
-    if not is_distinctive(method):
-        if root != scope.self_name and not any(map(_VALUE.search, call.given)):
+    if method.startswith("forward_") or not is_distinctive(method):
+        given = root == scope.self_name or any(map(_VALUE.search, call.given))
+        if given and all(_is_module_or_tensor(project, owner) for owner in owners):
+            return [f"{owner}.{method}" for owner in owners]
+        if not is_distinctive(method):
             return []
-        modules = all(_is_module_or_tensor(project, owner) for owner in owners)
-        return [f"{owner}.{method}" for owner in owners] if modules else []
     kin = (frozenset(base for base in mro(project, owner) if ":" in base) for owner in owners)
     if not frozenset.intersection(*kin) and not _stand_in(owners):
         return []
