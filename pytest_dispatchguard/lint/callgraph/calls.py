@@ -330,9 +330,9 @@ _VALUE = re.compile(r"(?:^|[,=])(?:[=~*?]|\.\.\.|cpu)")
 
 def _by_rare_name(project: Project, scope: Scope, call: CallFact) -> list[str]:
     """The methods with a rare name in one family of classes, or with a name that modules give theirs
-    (`forward_features`, `encode`) where all that have it are modules, for a call on an object of unknown type.
-    Modules are given more than literals: `text.encode("utf-8")` and `distribution.sample()` are calls of
-    something else."""
+    (`forward_features`, `encode`) where all that have it are modules, for a call on an object of unknown
+    type. Modules are given more than literals: `text.encode("utf-8")` and `distribution.sample()` are calls
+    of something else."""
     root, dot, _ = call.name.partition(".")
     method = call.name.rpartition(".")[2]
     if not dot or root == "super()" or method.startswith("__") or not is_telling(method):
