@@ -13,7 +13,7 @@ _CALLS = 200
 """Calls in a block: what a call leaves to the next, such as free memory, differs a little."""
 _MOST = 10_000_000
 """Instructions in a block of calls that run many: callgrind takes some 0.1 s for them."""
-_BLOCKS, _EMPTY = 9, 3
+_BLOCKS, _EMPTY = 15, 3
 _SIZES = range(0, 480, 16)
 """Of bytes that take from 48 to 512 bytes, each another size of Python's allocator."""
 _SINGLE_CALLS = 11
