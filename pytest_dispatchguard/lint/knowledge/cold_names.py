@@ -50,8 +50,9 @@ ONE_TIME_LOOPS = re.compile(
 EXPORT_PLACEHOLDERS = re.compile(r"(?:^|_)(?:ORT|TRT|ONNX|Onnx|TensorRT)(?:_|[A-Z]|$)")
 """Functions of autograd that stand for an operation of another runtime while a model is exported."""
 
+_TEST_FOLDERS = re.compile(r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/")
 TEST_PATHS = re.compile(
-    r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/|"
+    rf"{_TEST_FOLDERS.pattern}|"
     r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|[^/]*testing[^/]*|test_utils|"
     r"[^/]* (?:copy(?: \d+)?|\(\d+\)))\.py$"
 )
@@ -71,7 +72,7 @@ SCRIPT_PATHS = re.compile(r"(?:^|/)(?:scripts?|cli|commands)/")
 COLD_PATHS = re.compile(
     r"(?:^|/)(?:conversion|saving|export|\w*onnx|datasets?(?!/[^/]*(?:eval|metric|post_?process)[^/]*\.py$)|visuali[sz]ation|plotting|"
     r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated|loading|tracers?)/|"
-    r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|visuali[sz]e[^/]*|matlab_functions|"
+    r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|visuali[sz]e[^/]*|"
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
@@ -93,7 +94,6 @@ _TESTS = re.compile(
 )
 """What files of tests have."""
 _TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test)\.py$")
-_TEST_FOLDERS = re.compile(r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/")
 
 
 def looks_like_tests(path: str) -> bool:

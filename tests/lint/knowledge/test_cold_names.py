@@ -62,7 +62,6 @@ def test_what_only_looks_like_it_is_not(name: str) -> None:
         ("pkg/debugger_free.py", False),
         ("tools/visualize_maps.py", True),
         ("pkg/visualizers.py", True),
-        ("basicsr/utils/matlab_functions.py", True),
     ],
 )
 def test_files_that_load_or_trace_are_cold_unless_they_train(path: str, *, cold: bool) -> None:
