@@ -16,13 +16,16 @@ pytestmark = pytest.mark.skipif(not COUNTABLE, reason="blocks are counted from P
 
 
 def of(run: Callable[[], object]) -> int:
-    """The same in each of several counts."""
+    """The same three times in a row. Before that, another thread may take some: the one by which a worker of
+    pytest-xdist is told what to run."""
     assert isinstance(run, FunctionType)
     run()
     blocks(run)
-    found = [blocks(run) for _ in range(3)]
-    assert found == found[:1] * 3
-    return found[0]
+    found: list[int] = []
+    while len(found) < 3 or len(set(found[-3:])) > 1:
+        found.append(blocks(run))
+        assert len(found) < 20, found
+    return found[-1]
 
 
 def nothing() -> None:
