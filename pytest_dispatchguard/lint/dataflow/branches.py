@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 import libcst as cst
+import libcst.matchers as m
 
 from pytest_dispatchguard.lint.dataflow.narrowing import decided
 from pytest_dispatchguard.lint.dataflow.reader import Reader
@@ -172,6 +173,15 @@ def _last(statements: Sequence[cst.CSTNode]) -> cst.CSTNode | None:
 
 def _raises(statements: Sequence[cst.CSTNode]) -> bool:
     return type(_last(statements)) is cst.Raise
+
+
+def always_raises(function: cst.FunctionDef) -> bool:
+    """Whether a function gets to a `raise` in whatever way it is called, as one does that is not done yet."""
+    for number, statement in enumerate(function.body.body):
+        if _raises([statement]):
+            before = function.body.body[:number]
+            return not any(m.findall(one, m.Return() | m.Yield()) for one in before)
+    return False
 
 
 def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:

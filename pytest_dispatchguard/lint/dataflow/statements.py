@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.dataflow.assignments import (
     read_import,
 )
 from pytest_dispatchguard.lint.dataflow.branches import (
+    always_raises,
     cold_branches_of,
     only_errors_continue,
     suppresses_errors,
@@ -83,7 +84,8 @@ def _read_function(reader: Reader, function: cst.FunctionDef, qualname: str) -> 
     reader.last_values, reader.set_to_none = {}, set()
     reader.names = outer_names.copy()
     reader.known_tensors = outer_known | frozenset(reader.brief.tensors.get(qualname, ()))
-    reader.scene = Scene(function, qualname, function, cold=hot is None)
+    cold = hot is None or always_raises(function)
+    reader.scene = Scene(function, qualname, function, cold=cold)
     reader.emit("function", function, function.name.value)
     reader.literals = dict(outer_literals)
     bind_parameters(reader, function.params, function.name.value)

@@ -18,6 +18,7 @@ from pytest_dispatchguard.lint.knowledge.backends import (
 from pytest_dispatchguard.lint.knowledge.counters import (
     COUNTER,
     ENDS,
+    PERIOD,
     are_few_rounds,
     dotted,
     is_first_round,
@@ -37,7 +38,7 @@ _WORTH_PARSING = (
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
     wall_clock record_ is_save should_save do_save is_last_ is_report should_report should_record should_summ
     is_ckpt is_checkpoint should_checkpoint plot visuali last_
-    loglevel log_level anomaly divisible version nccl gloo snapshot""".split(),
+    loglevel log_level anomaly divisible interval every freq period version nccl gloo snapshot""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -93,7 +94,9 @@ _FIRST = re.compile(
     r"_*needs?_(?:to_be_)?(?:init\w*|set_?up|built|building)|_*(?:not_|un)initiali[sz]ed"
 )
 """Says that something has not been done yet, where the branch that does it takes it back."""
-_LOOKS_ONCE = re.compile(r"check|verif|valid|warn|first|once|init|build|set_?up|calibrat|alloc")
+_LOOKS_ONCE = re.compile(
+    r"check|verif|valid|warn|first|once|init|build|set_?up|calibrat|alloc|statistic|diagnos|eval_stat"
+)
 """The same of what the branch switches off: other flags are switched on again, step by step."""
 _SIZES = frozenset({"numel", "nelement", "size"})
 _EXTENT = re.compile(r"max|longest|capacity", re.IGNORECASE)
@@ -519,10 +522,14 @@ def cold_branches(
     return body or body_raises, orelse or orelse_raises
 
 
+def _may_count_rounds(text: str) -> bool:
+    """A quick no."""
+    return "%" in text or "divisible" in text or PERIOD.search(text) is not None
+
+
 def now_and_then(condition: str) -> bool:
     """Whether a condition holds in one of several rounds, which it counts: ``epoch % every == 0``."""
-    asked = "%" in condition or "divisible" in condition
-    node = parse_condition(condition) if asked else None
+    node = parse_condition(condition) if _may_count_rounds(condition) else None
     return node is not None and any(
         (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
         or (isinstance(part, ast.Call) and remainder(part) is not None)
@@ -538,7 +545,7 @@ def with_flag(condition: str, value_of: Callable[[str], str]) -> str:
     rounds: ``should_log = step % 10 == 0``, then ``if should_log:``."""
     asked = _ASKS_A_FLAG.fullmatch(condition)
     value = value_of(asked[1]) if asked is not None else ""
-    if asked is None or ("%" not in value and "divisible" not in value):
+    if asked is None or not _may_count_rounds(value):
         return condition
     return f"{condition[: asked.start(1)]}({value}){condition[asked.end(1) :]}"
 

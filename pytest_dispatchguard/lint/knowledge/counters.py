@@ -80,7 +80,7 @@ def are_few_rounds(left: ast.expr, right: ast.expr) -> bool:
 _INTERVAL = re.compile(
     r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period|"
     r"(?:steps|iters|iterations|batches|updates)_per_(?:epoch|scale|stage|phase|cycle|round|run|update)|"
-    r"viz|snapshot|summary|validat|status|monitor|(?<![a-z])(?:val|vis|dump|render|tick)(?![a-z])",
+    r"viz|snapshot|summary|valid|status|monitor|(?<![a-z])(?:val|vis|dump|render|tick)(?![a-z])",
     re.IGNORECASE,
 )
 _DIVIDES = re.compile(r"_?(?:is_)?(?:evenly_)?divisible(?:_by)?")
@@ -109,8 +109,20 @@ def is_of_few_rounds(node: ast.expr, assigned: Collection[str]) -> bool:
     return _INTERVAL.search(dotted(node.right)) is not None
 
 
+PERIOD = re.compile(r"(?<![a-z])(?:interval|every|freq(?:uency)?|period)(?![a-z])", re.IGNORECASE)
+_ASKS_THE_TIME = re.compile(
+    r"_?(?:is|should|do|due|time_to|every|needs?|must|at|on)(?:_\w+)?|_?(?:\w+_)?every(?:_\w+)?"
+)
+"""The name of a function that says whether a step is one of few, given the step and a period."""
+
+
 def remainder(node: ast.Call) -> ast.BinOp | None:
-    """What ``divisible_by(step, log_every)`` compares with zero: ``step % log_every``."""
-    if len(node.args) != 2 or not _DIVIDES.fullmatch(dotted(node.func).rpartition(".")[2]):
+    """What ``divisible_by(step, log_every)`` compares with zero, ``step % log_every``, or what
+    ``should_log(step, config.log_every)`` and ``self.every_n_steps(trainer, self.interval)`` will."""
+    last = dotted(node.func).rpartition(".")[2]
+    if len(node.args) == 2 and _DIVIDES.fullmatch(last):
+        return ast.BinOp(node.args[0], ast.Mod(), node.args[1])
+    if len(node.args) < 2 or not _ASKS_THE_TIME.fullmatch(last):
         return None
-    return ast.BinOp(node.args[0], ast.Mod(), node.args[1])
+    period = next((a for a in node.args[1:] if PERIOD.search(dotted(a).rpartition(".")[2])), None)
+    return None if period is None else ast.BinOp(node.args[0], ast.Mod(), period)

@@ -260,8 +260,8 @@ def _inherited(walk: Walk, found: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def _calls_a_model(walk: Walk, reading: Reading, models: set[tuple[str, str]]) -> bool:
-    """Whether a function calls a model, or a part of one, by its name, or the `forward` of something; but not
-    in a loop over all batches of an epoch."""
+    """Whether a function calls a model, or a part of one, by its name, or the `forward` of something; but
+    goes through no batches of an epoch."""
     fact = reading.fact
     assert fact is not None
     calls = [
@@ -274,11 +274,12 @@ def _calls_a_model(walk: Walk, reading: Reading, models: set[tuple[str, str]]) -
             or _beside(name, reading) in models
         )
     ]
-    if not calls or not all(call.loop for call in calls):
-        return bool(calls)
-    if fact.training_loop or any(map(_LOADER.fullmatch, reading.params)):
+    if not calls:
         return False
-    return not _OVER_LOADER.search(_written(walk, fact))
+    takes_all = fact.training_loop or any(map(_LOADER.fullmatch, reading.params))
+    if takes_all and all(call.loop for call in calls):
+        return False
+    return not reading.rounds or not _OVER_LOADER.search(_written(walk, fact))
 
 
 _LOADER = re.compile(r"(?:\w+_)?(?:data_?)?loaders?|(?:\w+_)?data_?sets?")

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import ComparingCall, Finding, Fix, Iterated, Place, Rule, weaker
 
-from ...syntax import contains
+from ...syntax import clauses, contains
 from ..data_flow import around, held_by, loads
 from ..host_code import works_on_host
 from ..waits import READS, Read, read_of, waits_inside
@@ -264,7 +264,7 @@ def _loop_over(node: cst.BaseExpression, place: Place) -> cst.CSTNode | None:
     if isinstance(parent, cst.Call) and place.name(parent) in _HANDS_ON:
         outer, parent = parent, place.parent(parent)
     if isinstance(parent, cst.BaseComp):
-        return parent
+        return parent if any(clause.iter is outer for clause in clauses(parent)) else None
     if parent is None and isinstance(place.statement, cst.For) and place.statement.iter is outer:
         return place.statement
     return None

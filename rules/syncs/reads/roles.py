@@ -11,7 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Look, NumberCall, Place, Rule, Scene, nodes
 
 from ...same_value import may_be_skipped, positions, same_value, settled
-from ...syntax import bound_names, contains, names_in, target_names
+from ...syntax import bound_names, clauses, contains, names_in, target_names
 from ..data_flow import ends
 from ..host_code import works_on_host
 from ..waits import NUMBERS, READS, Read, asked, only_raises, read_of
@@ -153,15 +153,12 @@ HANDS_ON = frozenset({"itertools.chain", "itertools.islice", "reversed"})
 def _iterated_tensor(loop: cst.CSTNode, name: str, place: Place) -> cst.BaseExpression | None:
     """The device tensor whose elements a loop binds to a name: of `for v in x`, `for i, v in
     enumerate(x)`."""
-    clauses: list[tuple[cst.BaseExpression, cst.BaseExpression]] = []
+    bound: list[tuple[cst.BaseExpression, cst.BaseExpression]] = []
     if isinstance(loop, cst.For):
-        clauses.append((loop.target, loop.iter))
+        bound.append((loop.target, loop.iter))
     elif isinstance(loop, cst.BaseComp):
-        clause: cst.CompFor | None = loop.for_in
-        while clause is not None:
-            clauses.append((clause.target, clause.iter))
-            clause = clause.inner_for_in
-    for target, over in clauses:
+        bound += [(clause.target, clause.iter) for clause in clauses(loop)]
+    for target, over in bound:
         while isinstance(over, cst.Call) and place.name(over) in HANDS_ON and over.args:
             over = over.args[0].value
         if isinstance(target, cst.Name) and target.value == name and place.on_device(over):

@@ -47,6 +47,10 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "i + 1 == len(train_loader)",
         "step % 100 == 0",
         "divisible_by(step, SAVE_EVERY)",
+        "should_log(step, self.cfg.log_freq)",
+        "is_time_to(step, args.monitor_interval, last)",
+        "self.every_n_iters(runner, self.interval)",
+        "(iterations % steps_per_valid) == 0",
         "x.isnan().any() | x.isinf().any()",
         "(step % log_every == 0) & ready",
         "step == 1",
@@ -151,6 +155,8 @@ def test_a_branch_that_switches_itself_off_runs_once() -> None:
     assert cold_branches("self.check_input and n > 1", body_assigns=filled) == (True, False)
     assert cold_branches("self.check_input", body_assigns={"self.check_input"})[0] is False
     assert cold_branches("self.other", body_assigns=filled) == (False, False)
+    asked = "self._need_to_update_eval_statistics"
+    assert cold_branches(asked, body_assigns={asked, switched_off(asked)}) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +519,10 @@ def test_what_is_declared_global_lasts_whatever_its_name() -> None:
     assert cold_branches("_module is None", body_assigns={"_module"}) == (False, False)
 
 
-@pytest.mark.parametrize("condition", ["self.log_scale", "log_prob", "self.log_alpha is not None"])
+@pytest.mark.parametrize(
+    "condition",
+    ["self.log_scale", "log_prob", "self.log_alpha is not None", "allows(step, freq)"],
+)
 def test_logarithms_are_no_logging(condition: str) -> None:
     assert cold_branches(condition) == (False, False)
 
@@ -525,6 +534,9 @@ def test_logarithms_are_no_logging(condition: str) -> None:
         ("(epoch + 1) % every == 0 or epoch == last", True),
         ("not (step % n)", True),
         ("'%d' in name", False),
+        ("should_log(step, self.log_freq)", True),
+        ("allows(step, self.log_freq)", False),
+        ("should_use(wave, frequency=3)", False),
         ("self.verbose", False),
         ("epoch %", False),
     ],

@@ -1098,6 +1098,8 @@ def f(model, x):
         ("model, loader", "loader", "model(part)", False),
         ("model, val_loader", "enumerate(it(val_loader))", "model(part)", False),
         ("model, batch, opt", "batch", "model(part).backward(); opt.step()", False),
+        ("model, batch", "batch", "model(part)\n    model(batch)", True),
+        ("model, batch", "self.loader", "model(part)\n    model(batch)", False),
     ],
 )
 def test_a_loop_over_epochs_feeds_no_model(
