@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.budgets.native import Counted, is_asked, with_native
 from pytest_dispatchguard.measure.budgets.native_blocks import native_instructions
 from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.workers import native as workers
+from pytest_dispatchguard.measure.workers.reports import Found
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict, has_moved
 from pytest_dispatchguard.runtime.counters import native
@@ -312,3 +315,40 @@ def test_two_revisions(pytester: pytest.Pytester, plugin_flags: tuple[str, ...])
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  native_instructions: *, in HEAD *"])
     result.stdout.no_fnmatch_line("*  instructions: *, in HEAD*")
+
+
+class Told:
+    """Stands for a source tree whose processes count so many instructions each."""
+
+    def __init__(self, *counts: dict[str, int]) -> None:
+        self.left = list(counts)
+
+    def ask(self, found: Found, request: Request, tick: Callable[[], None]) -> None:
+        found.metadata.append({})
+        found.verdicts = [
+            Verdict("t.py::test", subject, "pass", {NAME: number})
+            for subject, number in self.left.pop(0).items()
+        ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "least", "asked"),
+    [
+        ([{"f": 10_000}, {"f": 10_008}, {"f": 1}], 10_000, 2),
+        ([{"f": 10_140}, {"f": 10_000}, {"f": 10_001}], 10_000, 3),
+        (
+            [{"f": 10_000, "g": 7_000}, {"f": 10_000, "g": 7_100}, {"f": 9_999, "g": 7_000}],
+            9_999,
+            3,
+        ),
+        ([{}, {"f": 1}], None, 1),
+    ],
+)
+def test_processes_are_asked_until_two_agree(
+    monkeypatch: pytest.MonkeyPatch, counts: list[dict[str, int]], least: int | None, asked: int
+) -> None:
+    monkeypatch.setattr(workers, "node_id_of", lambda item: "t.py::test")
+    one, told = workers.Native(NotImplemented, None, 1.0, everywhere=True), Told(*counts)
+    counted = one._counted(told, NotImplemented, NotImplemented)  # type: ignore[arg-type]
+    assert one._of(counted, "f").number == least
+    assert len(counts) - len(told.left) == asked

@@ -173,6 +173,7 @@ def environment_of(launch: Launch, number: int) -> dict[str, str]:
         found.setdefault(name, "1")
     if launch.fixed:
         found["PYTHONHASHSEED"] = "0"
+        found[SCATTER] = str(number)  # small objects, and so all others, lie elsewhere in each
     elif number or "PYTHONHASHSEED" not in found:
         found["PYTHONHASHSEED"] = str(1 + number)
     found[_PAD] = "." * (_APART * number)
