@@ -79,6 +79,8 @@ def is_telling(method: str) -> bool:
 
 SOMETHING = "..."
 """The word for one that is not None, whatever it is."""
+REQUIRED = "!"
+"""The default of a parameter that has none, and is compared with text."""
 
 
 @dataclass(slots=True)
@@ -119,8 +121,9 @@ class FunctionFact:
     params: list[str] = field(default_factory=list)
     """As written, stars included: ``self``, ``x``, ``*args``, ``**kwargs``."""
     defaults: dict[str, str] = field(default_factory=dict)
-    """Of its parameters, those whose default is a plain literal, as written: ``None``, ``'mean'``; and those
-    that have none and are surely tensors, by their annotation: ``...``."""
+    """Of its parameters, those whose default is a plain literal, as written: ``None``, ``'mean'``; of those
+    that have none, the ones that are surely tensors, by their annotation (``...``), or are compared with
+    text (``!``)."""
     decorators: list[str] = field(default_factory=list)
     calls: list[CallFact] = field(default_factory=list)
     looks: list[str] = field(default_factory=list)

@@ -8,7 +8,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pytest_dispatchguard.lint.callgraph.calls import Edge
 from pytest_dispatchguard.lint.callgraph.constant_conditions import truth
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
-from pytest_dispatchguard.lint.facts import CPU, SOMETHING, CallFact, FunctionFact, HotFact
+from pytest_dispatchguard.lint.facts import (
+    CPU,
+    REQUIRED,
+    SOMETHING,
+    CallFact,
+    FunctionFact,
+    HotFact,
+)
 
 Given = dict[str, list[str]]
 """Parameters of a function, and the literals that hot code passes for them."""
@@ -159,6 +166,8 @@ class Arguments:
                 return None
             for form in handed:
                 word = _argument(form, self._position(function_id, facts[0], name), name)
+                if word is None and default == REQUIRED:
+                    return None
                 if word is None:
                     found.add(default)
                 elif word.startswith("="):

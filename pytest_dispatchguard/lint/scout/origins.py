@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import ONE
+from pytest_dispatchguard.lint.facts import ONE, REQUIRED, SOMETHING
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
 from pytest_dispatchguard.lint.scout.values import dotted, text
@@ -90,3 +92,22 @@ def begins(walk: Walk, condition: str, block: Node) -> bool:
     ):
         return False
     return cold_branches.begins(text(walk.source, block))
+
+
+_COMPARED_WITH_TEXT = re.compile(r"(\w+)\s*(?:[!=]=|(?:not )?in)\s*[(\[{]*\s*['\"]")
+
+
+def about_defaults(walk: Walk, condition: str) -> bool:
+    """Whether a condition asks for a parameter that has a plain default, or compares one with text, with
+    nothing bound to it so far."""
+    fact = walk.reading.fact
+    if fact is None or not fact.params or len(condition) > 80:
+        return False
+    bound = walk.reading.bindings
+    compared = _COMPARED_WITH_TEXT.match(condition)
+    if compared is not None and compared[1] in fact.params and compared[1] not in bound:
+        fact.defaults.setdefault(compared[1], REQUIRED)
+    return any(
+        fact.defaults.get(name, SOMETHING) != SOMETHING and name not in bound
+        for name in cold_branches.names_in(condition)
+    )

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import SOMETHING, ClassFact, FunctionFact
+from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
 from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
-from pytest_dispatchguard.lint.scout.origins import begins, origins_of, with_flags
+from pytest_dispatchguard.lint.scout.origins import about_defaults, begins, origins_of, with_flags
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
     Walk,
@@ -100,12 +100,12 @@ def _swallows(walk: Walk, node: Node) -> bool:
 def _note_early_end(walk: Walk, node: Node) -> None:
     """What follows ``if condition: return`` in its block stands under the opposite."""
     fact = walk.reading.fact
-    if fact is None or not fact.defaults or node.child_by_field_name("alternative") is not None:
+    if fact is None or not fact.params or node.child_by_field_name("alternative") is not None:
         return
     block, condition = (node.child_by_field_name(n) for n in ("consequence", "condition"))
     if condition is not None and last_kind(block) in ("return_statement", "raise_statement"):
         written = text(walk.source, condition)
-        if _about_defaults(walk, written):
+        if about_defaults(walk, written):
             walk.under = (*walk.under, f"-{written}")
 
 
@@ -289,8 +289,8 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     was_foreign, was_under = walk.foreign, walk.under
     body_foreign, else_foreign = cold_branches.foreign_branches(asked)
     walk.foreign = was_foreign or body_foreign
-    about_defaults = _about_defaults(walk, asked)
-    if about_defaults:
+    of_defaults = about_defaults(walk, asked)
+    if of_defaults:
         walk.under = (*was_under, f"+{asked}")
     if body_cold and cold_branches.now_and_then(written):
         _visit_seldom(walk, block)
@@ -301,7 +301,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     walk.foreign, walk.under = was_foreign, was_under
     if after is None:
         return
-    if about_defaults:
+    if of_defaults:
         walk.under = (*was_under, f"-{asked}")
     _otherwise(walk, clauses, following, else_cold, else_foreign)
     walk.under = was_under
@@ -321,18 +321,6 @@ def _visit_seldom(walk: Walk, block: Node) -> None:
             _visit_seldom(walk, body)
         else:
             visit_cold(walk, [statement])
-
-
-def _about_defaults(walk: Walk, condition: str) -> bool:
-    """Whether a condition asks for a parameter that has a plain default, with nothing bound to it so far."""
-    fact = walk.reading.fact
-    if fact is None or not fact.defaults or len(condition) > 80:
-        return False
-    bound = walk.reading.bindings
-    return any(
-        fact.defaults.get(name, SOMETHING) != SOMETHING and name not in bound
-        for name in cold_branches.names_in(condition)
-    )
 
 
 def _otherwise(walk: Walk, clauses: list[Node], following: int, cold: bool, foreign: bool) -> None:

@@ -53,6 +53,38 @@ def test_a_parameter_handed_on_holds_what_it_was_given() -> None:
     assert given_to_helper(text) == {"mask": ["None"], "mode": ["'slow'"]}
 
 
+@pytest.mark.parametrize(
+    ("body", "calls", "expected"),
+    [
+        ("if kind == 'log':\n        pass", "helper('even', x)", ["'even'"]),
+        ("if kind in ('log', 'even'):\n        pass", "helper(kind='log', x=x)", ["'log'"]),
+        (
+            "if kind != 'log':\n        return x",
+            "helper('log', x), helper('even', x)",
+            ["'even'", "'log'"],
+        ),
+        (
+            "if x:\n        pass\n    elif kind == 'log':\n        pass",
+            "helper('even', x)",
+            ["'even'"],
+        ),
+        ("if kind == 'log':\n        pass", "helper(self.kind, x)", []),
+        ("if kind == 'log':\n        pass", "helper(x=x)", []),
+        ("if kind == 'log':\n        pass", "helper('even', x), map(helper, x)", []),
+        ("if kind == x:\n        pass", "helper('even', x)", []),
+        ("kind = x\n    if kind == 'log':\n        pass", "helper('even', x)", []),
+    ],
+)
+def test_a_parameter_that_is_compared_with_text_holds_what_it_is_given(
+    body: str, calls: str, expected: list[str]
+) -> None:
+    text = (
+        f"def helper(kind, x):\n    {body}\n    return x\n"
+        f"class A(nn.Module):\n    def forward(self, x):\n        {calls}\n"
+    )
+    assert given_to_helper(text).get("kind", []) == expected
+
+
 def test_what_a_root_hands_on_can_be_anything() -> None:
     text = HELPER + (
         "class A(nn.Module):\n"

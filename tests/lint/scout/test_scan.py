@@ -1100,6 +1100,12 @@ def f(model, x):
         ("model, batch, opt", "batch", "model(part).backward(); opt.step()", False),
         ("model, batch", "batch", "model(part)\n    model(batch)", True),
         ("model, batch", "self.loader", "model(part)\n    model(batch)", False),
+        (
+            "model, batch",
+            "b",
+            "model(b)\n    for (\n        a,\n    ) in loader: pass\n    model(b)",
+            False,
+        ),
     ],
 )
 def test_a_loop_over_epochs_feeds_no_model(
