@@ -326,7 +326,8 @@ def feeds_by(
 
 
 _OVER_LOADER = re.compile(
-    r"^[ \t]*(?:async )?for (?:[^\n]+?|\([^()]*\)) in [^\n]*\b\w*(?:data_?loader|loader|data_?set|data_?source)\b",
+    r"^[ \t]*(?:async )?for (?:[^\n]+?|\([^()]*\)) in "
+    r"[^\n]*\b\w*(?:data_?loader|loader|data_?set|data_?source)\b",
     re.MULTILINE,
 )
 
