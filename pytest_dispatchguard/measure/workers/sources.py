@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
 from pytest_dispatchguard.measure.processes.launching import Launch
+from pytest_dispatchguard.measure.processes.signals import uninterrupted
 from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.workers.reports import Found, report_from, verdicts_of
 from pytest_dispatchguard.measure.workers.workers import Worker
@@ -91,7 +92,9 @@ class Source:
             raise UserError(self._broken)
         if number not in self._workers:
             turns = None if self._turns is None else self._turns(number)
-            self._workers[number] = Worker(self._launch(), number, turns)
+            launch = self._launch()
+            with uninterrupted():  # a worker that nobody knows of would be left behind
+                self._workers[number] = Worker(launch, number, turns)
         return self._workers[number]
 
     def ends(self, number: int) -> Ends:
