@@ -349,6 +349,6 @@ def test_processes_are_asked_until_two_agree(
 ) -> None:
     monkeypatch.setattr(workers, "node_id_of", lambda item: "t.py::test")
     one, told = workers.Native(NotImplemented, None, 1.0, everywhere=True), Told(*counts)
-    counted = one._counted(told, NotImplemented, NotImplemented)  # type: ignore[arg-type]
+    counted = one._counted(told, NotImplemented, NotImplemented)  # type: ignore[arg-type]  # stand-ins
     assert one._of(counted, "f").number == least
     assert len(counts) - len(told.left) == asked

@@ -43,7 +43,8 @@ _BETWEEN_LOOKS = 32
 """How many places to judge before the clock is checked again."""
 _STATEMENT_LOOPS = (cst.For, cst.While)
 _COMPILES = re.compile(
-    r"torch\.compile|(?:torch\.)?jit\.script(?:_method|_if_tracing)?|(?:\w+\.)*_?(?:torch|maybe|try|optional|conditional|lazy)_compiled?"
+    r"torch\.compile|(?:torch\.)?jit\.script(?:_method|_if_tracing)?|"
+    r"(?:\w+\.)*_?(?:torch|maybe|try|optional|conditional|lazy)_compiled?"
     r"(?:_\w+)?|(?:\w+\.)*_?compile_(?:if|when|with|maybe)\w*"
 )
 _STEPS = frozenset({"backward", "step"})
@@ -331,7 +332,7 @@ def _judge_function(
 
 
 def _compiled(*functions: cst.FunctionDef) -> bool:
-    """Whether a function is decorated with `torch.compile`, its own name for it, or `jit.script`:
+    """Whether a function is decorated with `torch.compile`, by a project's own name perhaps, or `jit.script`:
     both leave out what nobody reads, and compute once what is written twice."""
     for function in functions:
         for decorator in function.decorators:

@@ -95,7 +95,7 @@ _FIRST = re.compile(
 )
 """Says that something has not been done yet, where the branch that does it takes it back."""
 _LOOKS_ONCE = re.compile(
-    r"check|verif|valid|warn|first|once|init|build|set_?up|calibrat|alloc|statistic|diagnos|eval_stat"
+    r"check|verif|valid|warn|first|once|init|build|set_?up|calibrat|alloc|statistic|diagnos"
 )
 """The same of what the branch switches off: other flags are switched on again, step by step."""
 _SIZES = frozenset({"numel", "nelement", "size"})

@@ -110,6 +110,7 @@ def is_of_few_rounds(node: ast.expr, assigned: Collection[str]) -> bool:
 
 
 PERIOD = re.compile(r"(?<![a-z])(?:interval|every|freq(?:uency)?|period)(?![a-z])", re.IGNORECASE)
+"""How many steps there are from one round of something to the next, by its name."""
 _ASKS_THE_TIME = re.compile(
     r"_?(?:is|should|do|due|time_to|every|needs?|must|at|on)(?:_\w+)?|_?(?:\w+_)?every(?:_\w+)?"
 )

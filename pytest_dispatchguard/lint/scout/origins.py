@@ -99,7 +99,7 @@ _COMPARED_WITH_TEXT = re.compile(r"(\w+)\s*(?:[!=]=|(?:not )?in)\s*[(\[{]*\s*['\
 
 def about_defaults(walk: Walk, condition: str) -> bool:
     """Whether a condition asks for a parameter that has a plain default, or compares one with text, with
-    nothing bound to it so far."""
+    nothing bound to it so far. One without a default is then noted among those that have one."""
     fact = walk.reading.fact
     if fact is None or not fact.params or len(condition) > 80:
         return False

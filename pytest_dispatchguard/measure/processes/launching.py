@@ -95,7 +95,8 @@ class Launch:
     command: Sequence[str] = ()
     """What runs Python, such as valgrind; empty if nothing does."""
     fixed: bool = False
-    """Whether all of its processes have one hash seed and one address layout."""
+    """Whether all of its processes have one hash seed and one address layout, in which objects lie by their
+    number."""
     seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
     """Of where objects lie, with the number of the process. A revision has that of the work tree: processes
     that take turns are alike in all that the code does not decide."""
