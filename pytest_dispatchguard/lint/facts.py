@@ -3,6 +3,7 @@ through JSON unchanged, so that it can be cached and sent to worker processes.""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Value = str
@@ -15,14 +16,26 @@ and methods and arithmetic of it, on the CPU or on some device),
 ``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
 ``cpu`` (what something else was brought to the CPU as: a tensor, or a module),
 ``item:self.mean`` (what a table written down holds, by the same names),
-``one`` (beside others: a parameter that is 1 unless somebody asks for another), ``unknown``."""
+``default:'mean'`` (beside others: an option that is this, some text or 0, unless somebody asks for another;
+``default:1`` of any that is 1), ``unknown``."""
 
 SCRIPT = "<module>"
 """The name of what a script does at module level, where that is read as a function: what Python calls it."""
 
 
-ONE: Value = "one"
-"""The word for such a parameter."""
+DEFAULT = "default:"
+"""Before the default of an option."""
+ONE: Value = DEFAULT + "1"
+"""The word for one that is 1."""
+SET_ANEW: Value = DEFAULT + "?"
+"""The word for one that an attribute does not keep: it is assigned in more than one place."""
+
+
+def default_of(values: Iterable[Value]) -> str:
+    """The default of the option that an attribute keeps, as written; empty where it keeps none, or more. What
+    is 1 unless somebody asks for more, such as the number of processes, is more as a rule."""
+    found = [value for value in values if value.startswith(DEFAULT)]
+    return found[0].removeprefix(DEFAULT) if len(found) == 1 and found != [ONE] else ""
 
 
 SIZED_FACTORIES = frozenset(

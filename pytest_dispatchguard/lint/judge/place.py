@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import libcst as cst
 
+from pytest_dispatchguard.lint.dataflow.options import left_out_by_default
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.dataflow.scene import Scene
 from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
@@ -369,13 +370,20 @@ class Place:
         """A finding at this node.
 
         A `note` surely costs something, but what to do is for the author to decide. `maybe` findings are
-        shown only with --pedantic. If only users of the library make a place hot, it is at most a note.
+        shown only with --pedantic. If only users of the library make a place hot, or the default of an option
+        leaves it out, it is at most a note.
         `dry` is for rules whose places usually wait for the device: True if this one surely does not,
         which has another price; None if that is unknown, and then it has no price.
         """
         code, rule = self._rule
         fact = self.hot
         span = self._head(node)
+        left_out = left_out_by_default(self._reader, self.scene)
+        said = message.removesuffix(".")
+        if left_out is not None:
+            condition, holds = left_out
+            where = f"`{self.short(condition)}`" + ("" if holds else " does not hold")
+            said += f". It runs only where {where}, which is not the default"
         hot = Hot(
             root=fact.root,
             path=tuple(fact.path),
@@ -391,8 +399,10 @@ class Place:
             path=self._reader.brief.path,
             span=span,
             function=self.qualname,
-            message=message.removesuffix("."),
-            certainty=weaker(certainty, "note") if fact.users else certainty,
+            message=said,
+            certainty=certainty
+            if left_out is None and not fact.users
+            else weaker(certainty, "note"),
             hot=hot,
             fix=fix,
             source=self._source(span),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from pytest_dispatchguard.lint.facts import CPU, ONE, Value
+from pytest_dispatchguard.lint.facts import CPU, DEFAULT, Value
 from pytest_dispatchguard.lint.kinds.annotations import annotation_kind
 from pytest_dispatchguard.lint.kinds.classes import is_tensor_class
 from pytest_dispatchguard.lint.kinds.functions import function_kind
@@ -65,7 +65,7 @@ def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
 
 def values_kind(values: Sequence[Value], tensor_types: tuple[str, ...] = ()) -> Kind:
     """The kind of a name that is assigned several values."""
-    values = [value for value in values if value != ONE and not value.startswith("item:")]
+    values = [value for value in values if not value.startswith((DEFAULT, "item:"))]
     if CPU in values:
         kind = values_kind([value for value in values if value != CPU], tensor_types)
         return replace(kind, host=True, roaming=False) if kind.roaming else kind

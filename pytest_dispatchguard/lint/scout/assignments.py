@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.facts import SET_ANEW, ClassFact, Value, default_of
 from pytest_dispatchguard.lint.scout.calls import may_be_list, note_patch
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
@@ -116,7 +116,7 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
                 found = _declared_values(walk, value, declared)
                 if value is not None:
                     found += _held_methods(walk, value)
-                add_values(reading.owner.attrs, text(walk.source, parts[-1]), found)
+                _assign_attribute(reading.owner, text(walk.source, parts[-1]), found)
         else:
             visit(walk, parts[0])
             if value is not None:
@@ -143,6 +143,14 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
                 part.type == "identifier" and walk.where != "function"
             ):
                 _assign_target(walk, part, None, None)
+
+
+def _assign_attribute(owner: ClassFact, name: str, found: list[Value]) -> None:
+    """Notes what an attribute is given. One that is given something in several places keeps no option."""
+    known = owner.attrs.get(name)
+    if known is not None and default_of((*known, *found)):
+        found.append(SET_ANEW)
+    add_values(owner.attrs, name, found)
 
 
 def _declared_values(walk: Walk, value: Node | None, declared: Node | None) -> list[Value]:

@@ -6,7 +6,13 @@ import re
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import ONE, SOMETHING, ClassFact, FunctionFact, Value
+from pytest_dispatchguard.lint.facts import (
+    ONE,
+    SOMETHING,
+    ClassFact,
+    FunctionFact,
+    Value,
+)
 from pytest_dispatchguard.lint.scout.finish import settle
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
@@ -22,6 +28,7 @@ from pytest_dispatchguard.lint.scout.values import (
     PLAIN_KINDS,
     annotation,
     annotation_text,
+    default_word,
     dotted,
     plain_literal,
     text,
@@ -122,8 +129,10 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
             found.extend(["none"] if declared is not None else ["none", "unknown"])
         else:
             found.append("unknown")
-        if fact.defaults.get(name) == "1":
+        if plain == "1":
             found.append(ONE)
+        elif fact.name.endswith("__init__"):
+            found.extend(default_word(walk.source, default))
     reading.param_values[name] = found or ["unknown"]
 
 

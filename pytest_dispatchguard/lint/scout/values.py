@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import CPU, Value
+from pytest_dispatchguard.lint.facts import CPU, DEFAULT, Value
 
 _DOTTED = re.compile(r"(?:super\(\)\.)?[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -96,6 +96,8 @@ _PLAIN = re.compile(r"None|True|False|-?\d{1,6}(?:\.\d{1,4})?|'[\w.-]{0,24}'|\"[
 
 PLAIN_KINDS = frozenset("none true false integer float string unary_operator".split())
 """Kinds of nodes that may be plain literals."""
+_OFF = frozenset({"0", "0.0", "0."})
+"""Numbers that say, as defaults of options, that something is not done."""
 
 
 def plain_literal(source: bytes, node: Node) -> str:
@@ -292,6 +294,46 @@ def table_read(source: bytes, node: Node) -> Node | None:
     return table if table is not None and dotted(source, table) else None
 
 
+def default_word(source: bytes, default: Node) -> list[Value]:
+    """The word for the default of an option, if it is some text, or says that something is not done."""
+    if default.type not in ("string", "integer", "float"):
+        return []
+    literal = plain_literal(source, default)
+    return [DEFAULT + literal] if literal and (default.type == "string" or literal in _OFF) else []
+
+
+def _default_taken(source: bytes, call: Node, given: Sequence[Node]) -> list[Value]:
+    """The default of an option that is looked up: of ``getattr(config, "kind", "mean")``, and of
+    ``options.get("scale", 1.0)``."""
+    if not 2 <= len(given) <= 3 or given[-2].type != "string":
+        return []
+    word = default_word(source, given[-1])
+    callee = text(source, call.named_children[0]) if word else ""
+    looks_up = callee == "getattr" if len(given) == 3 else callee.endswith(".get")
+    return word if looks_up else []
+
+
+def _values_of_call(
+    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str], held: Held
+) -> list[Value]:
+    if _reads_number(source, node):
+        return [NUMBER]
+    if _brings_to_cpu(source, node):
+        return [BUILT if _tensor_word(source, node, imports, held) else CPU]
+    found = _call_value(source, node, imports, local)
+    given = node.named_children[-1].named_children
+    name = dotted(source, given[0]) if found == "call:functools.partial" and given else ""
+    if name and name.partition(".")[0] not in local - {"self"}:
+        return ["function", f"item:{resolved(name, imports)}"]
+    word = _tensor_word(source, node, imports, held)
+    if not word and found == "unknown":
+        made_by = _same_object(source, node)
+        found = _call_value(source, made_by, imports, local) if made_by is not None else found
+    made = found.removeprefix("call:torch.") in _FACTORIES
+    said = word if word and (not made or word == PLACED) else found
+    return [said, *_default_taken(source, node, given)]
+
+
 def values(
     source: bytes,
     node: Node,
@@ -308,21 +350,7 @@ def values(
             [literal, *_entries(source, node, imports, local)] if literal == "dict" else [literal]
         )
     if kind == "call":
-        if _reads_number(source, node):
-            return [NUMBER]
-        if _brings_to_cpu(source, node):
-            return [BUILT if _tensor_word(source, node, imports, held) else CPU]
-        found = _call_value(source, node, imports, local)
-        given = node.named_children[-1].named_children
-        name = dotted(source, given[0]) if found == "call:functools.partial" and given else ""
-        if name and name.partition(".")[0] not in local - {"self"}:
-            return ["function", f"item:{resolved(name, imports)}"]
-        word = _tensor_word(source, node, imports, held)
-        if not word and found == "unknown":
-            made_by = _same_object(source, node)
-            found = _call_value(source, made_by, imports, local) if made_by is not None else found
-        made = found.removeprefix("call:torch.") in _FACTORIES
-        return [word if word and (not made or word == PLACED) else found]
+        return _values_of_call(source, node, imports, local, held)
     if kind == "subscript" and node.named_children[0].type == "dictionary":
         return ["unknown", *_entries(source, node.named_children[0], imports, local)]
     if kind in ("identifier", "attribute"):
