@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
 from pytest_dispatchguard.lint.knowledge.backends import (
@@ -44,7 +44,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"[!=]=\s*[\w.]*(?:num_|total_|max_|n_|_per_)|^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*<|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"[!=]=\s*[\w.]*(?:num_|total_|max_|n_|_per_)|^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*[<>]|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -337,9 +337,12 @@ def _verdict_of_comparison(
         is_last_round(left, right) or is_one_round(left, right)
     ):
         return (True, False) if isinstance(op, ast.Eq) else (False, True)
-    outgrown = _outgrown(left, op, right, assigned)
-    if any(outgrown):
-        return outgrown
+    outgrown, fits = _outgrown(left, op, right, assigned)
+    fits = fits or (
+        type(op) in _OPPOSITE and _outgrown(left, _OPPOSITE[type(op)], right, assigned)[0]
+    )
+    if outgrown or fits:
+        return outgrown, fits
     if isinstance(right, ast.Constant) and right.value == 0 and _counts(left, assigned):
         if isinstance(op, (ast.Eq, ast.LtE)):
             return True, False
@@ -385,6 +388,11 @@ def _is_filled(node: ast.expr, assigned: Collection[str]) -> bool:
         return True  # a helper fills it
     # `m = cache.get(key)` before it, `cache[key] = m` in it.
     return any(map(_keeps_what_is_made, assigned)) or _put_back(name, assigned)
+
+
+_OPPOSITE: Mapping[type[ast.cmpop], ast.cmpop] = {
+    ast.Eq: ast.NotEq(), ast.Lt: ast.GtE(), ast.LtE: ast.Gt(), ast.Gt: ast.LtE(), ast.GtE: ast.Lt(),
+}  # fmt: skip
 
 
 def _outgrown(

@@ -197,7 +197,7 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
         re.search(
             rf"(?<![\w.])(?:{names})(?:\.\w+(?:\([^()]*\))?|\[[^\]]*\])*?\.(?:item|tolist|cpu|numpy)\(\)"
             rf"|(?<![\w.])(?:float|int|bool)\((?:{names})(?:\.(?!shape|size|numel|dim|item)\w+(?:\([^()]*\))?)+\)"
-            rf"|(?<![\w.])(?:math\.)?is(?:finite|inf|nan)\((?:{names})\)"
+            rf"|(?<![\w.])(?<!def )(?:math\.)?is(?:finite|inf|nan)\((?:{names})\)"
             rf"|\b(?:if|assert|bool\(|while|not|and|or)[ \n(]+(?:not[ (]+)*"
             rf"(?:torch\.(?:any|all|equal|allclose)\([^#\n]*(?<![\w.])(?:{names})\b"
             rf"|(?:torch\.\w+\()?[^#\n=:]*(?<![\w.])(?:{names})\b(?!\.(?:shape|size|dim))[^#\n:]*\.(?:any|all)\(\))",

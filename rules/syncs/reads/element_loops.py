@@ -277,7 +277,8 @@ class WrittenOneByOne(Rule):
             f"for each{', for which the host waits until torch 2.15' if waits else ''}. Collect the numbers, "
             "and write them in one copy.",
             certainty="sure"
-            if len(alike) > 1 or self._collectable(target, rows, place)
+            if (len(alike) > 1 and _by_numbers(target, place))
+            or self._collectable(target, rows, place)
             else "note",
         )
 
@@ -356,6 +357,12 @@ def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
         if isinstance(part.value, cst.Ellipsis) or mask_of(target, place) is not None:
             return None
     return target
+
+
+def _by_numbers(target: cst.Subscript, place: Place) -> bool:
+    """Whether the indices of a write are surely numbers: what nothing is known of may be a mask."""
+    indices = (e.slice.value for e in target.slice if isinstance(e.slice, cst.Index))
+    return all(place.kind(index).what == "scalar" for index in indices)
 
 
 def _is_one(target: cst.Subscript, place: Place) -> bool:

@@ -237,6 +237,11 @@ def test_what_any_call_may_find_so_is_not_rare(condition: str, assigned: str) ->
 def test_what_follows_a_return_of_what_was_kept_is_rare() -> None:
     assert rest_is_cold("self.cached_shape == x.shape", True, {"y"})
     assert not rest_is_cold("self.shape == x.shape", True, {"y"})
+    for fits in ("self.shape == x.shape", "n <= self.max_len", "self.max_len >= n"):
+        assert rest_is_cold(fits, True, {"self.shape", "self.max_len"})
+    kept = "self.{0} is not None and x.shape[0] <= self.{0}.shape[0]"
+    assert rest_is_cold(kept.format("cos_cached"), True, {"self.cos_cached"})
+    assert not rest_is_cold(kept.format("cos"), True, {"self.other"})
 
 
 def test_where_a_count_is_full_the_other_branch_is_the_ordinary_one() -> None:
