@@ -29,6 +29,13 @@ def is_left(parts: Iterable[cst.CSTNode]) -> bool:
     return any(isinstance(one, cst.Yield | cst.Await) for one in walked)
 
 
+def shown_as_owner(node: cst.BaseExpression, place: Place, limit: int = 32) -> str:
+    """An expression in a message, with a method to stand behind it."""
+    shown = place.short(node, limit)
+    owner = isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
+    return shown if owner else f"({shown})"
+
+
 def line_before(statement: cst.CSTNode, line: str, place: Place) -> Edit:
     """A line of its own before a statement."""
     return place.before(statement, f"{line}\n{place.indent(statement)}")

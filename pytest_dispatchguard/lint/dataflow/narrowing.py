@@ -35,7 +35,30 @@ def decided(reader: Reader, condition: cst.BaseExpression) -> bool | None:
     )
     if answer is None and type(condition) is cst.Call:
         return _isinstance_decided(reader, condition)
+    if answer is None and type(condition) is cst.Comparison:
+        return _is_still_none(reader, condition)
     return answer
+
+
+def _is_still_none(reader: Reader, test: cst.Comparison) -> bool | None:
+    """For ``x is not None`` after ``x = None`` in the same function, with nothing between that gives it
+    anything else: False."""
+    part = test.comparisons[0]
+    if not isinstance(part.operator, cst.Is | cst.IsNot) or not _says_none(part.comparator):
+        return None
+    if type(test.left) is not cst.Name or len(test.comparisons) > 1:
+        return None
+    name = test.left.value
+    last = reader.last_values.get(name)
+    elsewhere = name in reader.globals or name in reader.nonlocals or name in reader.names.imports
+    surely = last is not None and _says_none(last) and not elsewhere
+    if surely and reader.names.kinds.get(name) == NONE:
+        return isinstance(part.operator, cst.Is)
+    return None
+
+
+def _says_none(node: cst.BaseExpression) -> bool:
+    return type(node) is cst.Name and node.value == "None"
 
 
 def _isinstance_decided(reader: Reader, test: cst.Call) -> bool | None:

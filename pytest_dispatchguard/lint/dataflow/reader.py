@@ -114,6 +114,7 @@ class Reader:
         self.literals: dict[str, list[str]] = {}
         """Parameters to which hot callers pass these literals only, until something else is bound to them."""
         self.globals: set[str] = set()
+        self.nonlocals: set[str] = set()
         self.reading_callees = {key for key, callee in brief.callees.items() if callee.reads}
         """Keys of helpers that read values of the tensors they are given."""
         self.memo: dict[object, Any] = {}

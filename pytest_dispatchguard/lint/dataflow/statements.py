@@ -198,6 +198,10 @@ def _global(reader: Reader, node: cst.Global) -> None:
     reader.globals.update(item.name.value for item in node.names)
 
 
+def _nonlocal(reader: Reader, node: cst.Nonlocal) -> None:
+    reader.nonlocals.update(item.name.value for item in node.names)
+
+
 def _for(reader: Reader, node: cst.For) -> None:
     iterated = reader.read(node.iter)
     reader.emit("iterate", node.iter)
@@ -362,6 +366,7 @@ _SMALL: dict[type, Handler] = {
     cst.Assert: _assert,
     cst.Del: read_delete,
     cst.Global: _global,
+    cst.Nonlocal: _nonlocal,
     cst.Import: read_import,
     cst.ImportFrom: read_import,
 }

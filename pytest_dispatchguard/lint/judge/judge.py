@@ -386,6 +386,11 @@ def _feeding_loops(reader: Reader) -> set[int]:
         and isinstance(seen.node, cst.Call)
         and isinstance(seen.node.func, cst.Attribute)
     } - {None}
+    asking = {  # somebody for every input
+        id(loops[-1])
+        for seen in calls
+        if seen.name == "input" and (loops := _statement_loops(seen.scene))
+    }
     out: set[int] = set()
     for seen in calls:
         if not isinstance(seen.node, cst.Call) or not seen.node.args:
@@ -395,14 +400,18 @@ def _feeding_loops(reader: Reader) -> set[int]:
         name = dotted(func)
         is_model = name in modules or (name and CALLED_MODEL.fullmatch(name) is not None)
         if is_model or (kind is not None and kind.what == "module"):
-            loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+            loops = _statement_loops(seen.scene)
             for loop in reversed(loops):
-                if id(loop) in out or (loop is not loops[-1] and _counts_epochs(loop)):
+                if id(loop) in {*out, *asking} or (loop is not loops[-1] and _counts_epochs(loop)):
                     break
                 out.add(id(loop))
                 if isinstance(loop, cst.For) and BATCHES.search(text(loop.iter)):
                     break
     return out
+
+
+def _statement_loops(scene: Scene) -> list[cst.For | cst.While]:
+    return [n for n in scene.loops if isinstance(n, _STATEMENT_LOOPS)]
 
 
 def _counts_epochs(loop: cst.For | cst.While) -> bool:
@@ -413,7 +422,7 @@ def _around(inner: Collection[int], events: Sequence[Seen]) -> set[int]:
     """The loops around some loops: epochs, where those are steps of a training."""
     found: set[int] = set()
     for seen in events:
-        loops = [id(n) for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+        loops = list(map(id, _statement_loops(seen.scene)))
         if loops and loops[-1] in inner:
             found.update(loops[:-1])
     return found
@@ -430,7 +439,7 @@ def _hot_loops(events: Sequence[Seen]) -> set[int]:
             and (seen.name in _STEPS or ("train" in seen.name and TRAINS.fullmatch(seen.name)))
             and not (trains and _of_schedule(seen.node))
         ):
-            loops = [id(n) for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+            loops = list(map(id, _statement_loops(seen.scene)))
             if loops:
                 what.setdefault(loops[-1], set()).add(seen.name)
                 around[loops[-1]] = loops[:-1]
@@ -447,7 +456,7 @@ def _of_schedule(node: cst.CSTNode) -> bool:
 
 def _in_hot_loop(scene: Scene, hot_loops: set[int]) -> bool:
     """Whether a place is inside of a loop that is hot, and not in a branch with which that ends."""
-    loops = [n for n in scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+    loops = _statement_loops(scene)
     last = scene.block[-1] if loops and scene.conditions else None
     ends = type(last.body[-1]) if isinstance(last, cst.SimpleStatementLine) else None
     if ends in (cst.Return, cst.Break) and _is_a_branch(scene.block, loops[-1]):

@@ -213,7 +213,8 @@ KERNELS = re.compile(
 REWORKS_A_MODEL = re.compile(
     r"quanti[sz]|calibrat|prun(?:e|ing)|sparsif|gptq|(?<![a-z])awq|loftq|smooth_?quant|"
     r"(?:^|[_.:])(?:convert|compile|compiler|export|replace|init|initiali[sz]e|merge|compress|tune|"
-    r"autotune|benchmark|profile|warm_?up|sanity|lr_find|find_lr|find_batch_size|dry_run|summari[sz]e)(?:_|$|\.py)"
+    r"autotune|benchmark|speed|profile|warm_?up|sanity|lr_find|find_lr|find_batch_size|dry_run|summari[sz]e)"
+    r"(?:_|$|\.py)"
     r"|_load(?:$|\.py)|(?:^|[_.:])load_(?:\w+_)?models?(?:_|$)|(?:^|[_.:])(?:pre)?download_",
     re.IGNORECASE,
 )

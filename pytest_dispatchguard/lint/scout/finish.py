@@ -72,7 +72,7 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         and not any(_MAKES_A_TRAINER.search(name) for name, _ in reading.calls)
     )
     if fact.training_loop and reading.step_rounds:
-        _leave_steps(reading)
+        _leave_steps(walk, reading)
     fact.feeds_model = walk.tensors_here and feeds_a_model(walk, reading)
     fact.over_loader = goes_over_a_loader(walk, reading)
     fact.takes_batch = walk.tensors_here and takes_a_batch(reading)
@@ -109,7 +109,7 @@ def _note_what_layers_take(walk: Walk, reading: Reading) -> None:
                     note_tensor_use(walk, text(walk.source, given))
 
 
-def _leave_steps(reading: Reading) -> None:
+def _leave_steps(walk: Walk, reading: Reading) -> None:
     """Of a training, only what a step does is done again and again: not what an epoch does."""
     whole = [around for around, what in reading.step_rounds.items() if "step" in what]
     whole = [around for around in whole if "backward" in reading.step_rounds[around]]
@@ -122,7 +122,7 @@ def _leave_steps(reading: Reading) -> None:
     }
     outer = {loop for around in whole for loop in around[:-1]}
     # An evaluation beside the training: its loop feeds the model as well.
-    steps |= {around[-1] for around in feeding_rounds(reading) if around[-1] not in outer}
+    steps |= {around[-1] for around in feeding_rounds(walk, reading) if around[-1] not in outer}
     for key, call in reading.calls.items():
         loops = reading.rounds.get(key)
         if loops and not any(steps.intersection(around) for around in loops):

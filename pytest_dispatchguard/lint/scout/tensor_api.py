@@ -318,7 +318,10 @@ def feeds_by(
     if _place_of(reading) in forwarded or _place_of(reading)[1] in _FORWARDS:
         return False
     for (name, how), call in reading.calls.items():
-        if how != "call" or not call.loop or not reading.rounds.get((name, how)):
+        rounds = reading.rounds.get((name, how))
+        if how != "call" or not call.loop or not rounds:
+            continue
+        if {around[-1] for around in rounds} <= _asking_loops(reading):
             continue
         if _beside(name, reading) in models or (f"{fact.name}.<locals>", name) in models:
             return True
@@ -393,17 +396,41 @@ def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     training, by their names."""
     if _goes_through_an_environment(walk, reading) or _takes_training_steps(reading):
         return True
-    return bool(feeding_rounds(reading))
+    return bool(feeding_rounds(walk, reading))
 
 
-def feeding_rounds(reading: Reading) -> set[tuple[int, ...]]:
-    """The loops around calls of what is surely a module, outermost first."""
+_WARMS_UP = re.compile(rb"for \w+ in range\([^\n]*warm_?up")
+
+
+def feeding_rounds(walk: Walk, reading: Reading) -> set[tuple[int, ...]]:
+    """The loops around calls of what is surely a module, outermost first; but for those that ask somebody for
+    every input, and those that only warm up."""
     found: set[tuple[int, ...]] = set()
     for name in _modules(reading):
         call = reading.calls.get((name, "call"))
         if call is not None and call.loop:
             found |= reading.rounds.get((name, "call"), set())
+    asking = _asking_loops(reading) if found else set()
+    return {
+        around
+        for around in found
+        if around[-1] not in asking and not _WARMS_UP.match(walk.source, around[-1])
+    }
+
+
+def _asking_loops(reading: Reading) -> set[int]:
+    """The loops in which somebody is asked for an input, each the innermost."""
+    found: set[int] = set()
+    for given in reading.arguments.get("input", ()):
+        around: Node | None = given
+        while around is not None and around.type not in _ENCLOSING:
+            around = around.parent
+        if around is not None:
+            found.add(around.start_byte)
     return found
+
+
+_ENCLOSING = frozenset({"for_statement", "while_statement", "function_definition"})
 
 
 def _modules(reading: Reading) -> set[str]:

@@ -96,8 +96,8 @@ _PLAIN = re.compile(r"None|True|False|-?\d{1,6}(?:\.\d{1,4})?|'[\w.-]{0,24}'|\"[
 
 PLAIN_KINDS = frozenset("none true false integer float string unary_operator".split())
 """Kinds of nodes that may be plain literals."""
-_OFF = frozenset({"0", "0.0", "0."})
-"""Numbers that say, as defaults of options, that something is not done."""
+_OF_OPTIONS = frozenset("integer float string".split())
+"""Those that an option is compared with."""
 
 
 def plain_literal(source: bytes, node: Node) -> str:
@@ -295,11 +295,9 @@ def table_read(source: bytes, node: Node) -> Node | None:
 
 
 def default_word(source: bytes, default: Node) -> list[Value]:
-    """The word for the default of an option, if it is some text, or says that something is not done."""
-    if default.type not in ("string", "integer", "float"):
-        return []
-    literal = plain_literal(source, default)
-    return [DEFAULT + literal] if literal and (default.type == "string" or literal in _OFF) else []
+    """The word for the default of an option, if it is some text or a number."""
+    literal = plain_literal(source, default) if default.type in _OF_OPTIONS else ""
+    return [DEFAULT + literal] if literal else []
 
 
 def _default_taken(source: bytes, call: Node, given: Sequence[Node]) -> list[Value]:

@@ -19,7 +19,7 @@ from pytest_dispatchguard import (
 )
 
 from ...allocations.uses import looked_at
-from ...syntax import has_few_rounds, is_word, names_in, target_names
+from ...syntax import has_few_rounds, is_word, names_in, shown_as_owner, target_names
 from ..host_code import works_on_host
 from ..lightning import is_shown, logged, may_log
 from ..waits import as_sure_as_its_mask, mask_of, read_of
@@ -194,13 +194,9 @@ class SelectionCounted(Rule):
             of_numbers = mask is not None and place.kind(mask).dtype != "bool"
         if mask is None:
             return None
-        shown = place.short(mask, 32)
+        count = f"{shown_as_owner(mask, place)}.sum()"
         if of_numbers:
-            count = f"torch.count_nonzero({shown})"
-        elif isinstance(mask, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
-            count = f"{shown}.sum()"
-        else:
-            count = f"({shown}).sum()"
+            count = f"torch.count_nonzero({place.short(mask, 32)})"
         found = place.finding(
             node,
             f"`{place.short(node)}` selects elements only to count them, and the host waits for the "
@@ -464,7 +460,7 @@ class PythonSumOfTensors(Rule):
                 node,
                 f"Python's `{shown}` iterates over the tensor and adds one element at a time, an "
                 "operation each. "
-                f"`{place.short(given, 32)}.sum(0)` is one.",
+                f"`{shown_as_owner(given, place)}.sum(0)` is one.",
             )
         element = kind.element
         summed = kind.what == "nested" and kind.sure and element is not None and element.on_device

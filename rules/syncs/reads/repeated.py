@@ -15,7 +15,7 @@ from ...before_loops import may_move, outside
 from ...fresh_names import fresh_name
 from ...kept_results import used_again
 from ...same_value import settled
-from ...syntax import bound_names, contains, line_before, names_in, target_names
+from ...syntax import bound_names, contains, line_before, names_in, shown_as_owner, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
 from .read_fixes import READ_AS, read_ahead, read_before, read_together
@@ -76,7 +76,7 @@ class ReadPerElement(ReadRule):
             before = f"`{place.short(split)}.tolist()`" if split is not None else "the whole"
             how = f"Read {before} once before the loop, and iterate over the list."
         elif over is not None:
-            how = f"Loop over `{place.short(over)}.tolist()`: one wait in all."
+            how = f"Loop over `{shown_as_owner(over, place, 48)}.tolist()`: one wait in all."
         elif base is not None and listed:
             how = f"Read `torch.stack({place.short(base)}).tolist()` once before the loop."
         elif base is not None:

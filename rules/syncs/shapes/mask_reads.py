@@ -10,7 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule, weaker
 
-from ...syntax import bound_names, names_in
+from ...syntax import bound_names, names_in, shown_as_owner
 from ..data_flow import MERGING, around, reduced
 from ..host_code import works_on_host
 from ..waits import as_sure_as_its_mask, device_input, mask_of, waits_inside
@@ -121,7 +121,7 @@ class MaskRead(Rule):
                 "all elements and mask out the rest (`torch.where`).",
                 certainty=weaker(certainty, "note"),
             )
-        operand = _bracketed(mask, place) if mask is not None else shown
+        operand = shown_as_owner(mask, place) if mask is not None else shown
         instead = _masked_reduction(how, shown, operand, _selected_from(node, place))
         return place.finding(
             node,
@@ -156,7 +156,7 @@ class MaskRead(Rule):
         """What is said of a mask that is counted more than once, and what can be done; empty where it is
         not."""
         name = "rows" if len(node.slice) == 1 else "(rows,)"
-        rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
+        rows = f"`{name} = {shown_as_owner(mask, place)}.nonzero(as_tuple=True)`"
         select = f"({rows}) and select by that: `{_by_rows(node, mask, place)}`"
         if len(node.slice) > 1 and place.kind(mask).ndim != 1:
             select += " (with as many names as the mask has dimensions)"
@@ -186,11 +186,6 @@ class MaskRead(Rule):
             f"counts the buffer `{buffer}` on every call, and the host waits for the device. Find "
             "its indices once, where it is created, and select by those"
         ), None
-
-
-def _bracketed(mask: cst.BaseExpression, place: Place) -> str:
-    shown = place.short(mask, 32)
-    return shown if isinstance(mask, cst.Name | cst.Attribute | cst.Call) else f"({shown})"
 
 
 def _by_rows(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .reading import body, shown, words
+from .reading import body, read, shown, words
 
 
 def test_none_is_ruled_out() -> None:
@@ -261,3 +261,41 @@ def test_where_there_is_no_gpu_all_is_on_the_cpu(test: str, kinds: list[str]) ->
         show(x)
         """
     assert words(body(statements, "x: Tensor, use_gpu, use_more, args, mode")) == kinds
+
+
+def hot_lines(statements: str) -> list[bool]:
+    """Of the calls of `show`, whether they are reached."""
+    events = read(body(statements)).events
+    return [not e.scene.cold for e in events if e.event == "call" and e.name == "show"]
+
+
+@pytest.mark.parametrize(
+    ("between", "reached"),
+    [
+        ("pass", [False, True]),
+        ("if x.dim():\n    m = x", [True, True]),
+        ("m = find(x)", [True, True]),
+        ("for m in x:\n    pass", [True, True]),
+        ("with x as m:\n    pass", [True, True]),
+        ("def g():\n    nonlocal m\n    m = 1\ng()", [True, True]),
+        ("try:\n    import m\nexcept ImportError:\n    pass", [True, True]),
+    ],
+)
+def test_what_was_just_set_to_none_is_none(between: str, reached: list[bool]) -> None:
+    statements = f"m = None\n{between}\nif m is not None:\n    show(m)\nelse:\n    show(x)\n"
+    assert hot_lines(statements) == reached
+
+
+def test_what_a_loop_sets_later_is_not_none() -> None:
+    statements = """
+    best = None
+    for row in x:
+        if best is not None:
+            show(best)
+        best = row
+    for row in x:
+        for part in row:
+            if best is None:
+                show(part)
+    """
+    assert hot_lines(statements) == [True, True]

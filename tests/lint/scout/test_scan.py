@@ -1114,3 +1114,30 @@ def test_a_loop_over_epochs_feeds_no_model(
     facts = facts_of(ONCE.format(params=params, over=over, does=does))
     assert facts.functions[-1].name == "f"
     assert facts.functions[-1].feeds_model is feeds
+
+
+@pytest.mark.parametrize(
+    ("loop", "feeds"),
+    [
+        ("for batch in data:\n        y = model(batch)", True),
+        ("while True:\n        y = model(tokenize(input('> ')))", False),
+        (
+            "while True:\n        q = input()\n        for step in range(n):\n            q = model(q)",
+            True,
+        ),
+        ("while True:\n        q = read(input)\n        y = model(q)", True),
+        ("for _ in range(args.warmup_iters):\n        y = model(x)", False),
+        ("for _ in range(args.iters):\n        y = model(x)", True),
+        ("while True:\n        y = chat(input('> '))", False),
+        ("while True:\n        y = chat(next(data))", True),
+    ],
+)
+def test_a_loop_that_asks_somebody_or_warms_up_feeds_no_model(loop: str, *, feeds: bool) -> None:
+    source = f"""\
+import torch
+def chat(q):
+    return model(q)
+def main(model: torch.nn.Module, data, args, n, x):
+    {loop}
+"""
+    assert scan(source, "talk", False).functions[1].feeds_model is feeds
