@@ -164,13 +164,22 @@ def _called(project: Project, function_id: str, *, loop: bool) -> set[str]:
     }
 
 
+def _keeps_results(decorator: str) -> bool:
+    last = decorator.rpartition(".")[2]
+    known = last in ("lru_cache", "cache", "cached_property")
+    return known or REMEMBERING_DECORATORS.fullmatch(decorator) is not None
+
+
+def is_kept(fact: FunctionFact) -> bool:
+    """Whether what a function gives is kept, by its decorators, and the function not called again."""
+    return any(map(_keeps_results, fact.decorators))
+
+
 def _cold_by_decorator(project: Project, module: str, fact: FunctionFact) -> bool:
     for decorator in fact.decorators:
         if decorator in ("property", "staticmethod", "classmethod"):
             continue
-        if decorator in ("lru_cache", "cache", "cached_property"):
-            return True
-        if KERNEL_DECORATORS.fullmatch(decorator) or REMEMBERING_DECORATORS.fullmatch(decorator):
+        if KERNEL_DECORATORS.fullmatch(decorator) or _keeps_results(decorator):
             return True
         if any(thing.id in COLD_DECORATORS for thing in resolve(project, module, decorator)):
             return True

@@ -12,7 +12,7 @@ from pytest_dispatchguard.lint.callgraph.factories import returned_functions
 from pytest_dispatchguard.lint.callgraph.families import families, looks_like_module
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotted_id, imports_torch
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
-from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests, path_of
+from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests, is_kept, path_of
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.hotness.profile import Observed
 from pytest_dispatchguard.lint.hotness.public_api import sets_up
@@ -99,15 +99,20 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
                 continue
             for method in sorted(known.methods):
                 for owner in method_owners(project, class_id, method, False):
+                    whole = known.module and method in _FORWARDS and owner.endswith("Pipeline")
                     yield Root(
                         f"{owner}.{method}",
                         f"{method} of {known.article} {name}",
-                        "step" if method in known.per_step else "call",
-                        method in known.only_loops,
+                        "step" if whole or method in known.per_step else "call",
+                        whole or method in known.only_loops,
                     )
         forward = f"{class_id}.forward"
         if forward in project.functions and looks_like_module(project, class_id):
             yield Root(forward, "forward of what looks like a module")
+
+
+_FORWARDS = frozenset({"forward", "__call__"})
+"""Of what is called a pipeline, these answer a whole request: only their loops are hot."""
 
 
 def _is_placeholder(project: Project, class_id: str) -> bool:
@@ -279,8 +284,7 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                 yield Root(function_id, "a training loop", "step", True, True)
             elif (
                 fact.feeds_model
-                and not one_time
-                and not in_tests(project, function_id)
+                and not (one_time or is_kept(fact) or in_tests(project, function_id))
                 and not REWORKS_A_MODEL.search(_described(project, function_id))
             ):
                 yield Root(function_id, "a loop that feeds a model", "step", True, True)

@@ -433,6 +433,11 @@ def _held(node: ast.expr) -> str:
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Call):
+        if dotted(node.func) == "getattr" and len(node.args) > 1:
+            name = node.args[1]
+            return (
+                f"{dotted(node.args[0])}.{name.value!s}" if isinstance(name, ast.Constant) else ""
+            )
         if dotted(node.func) == "len" and len(node.args) == 1:
             node = node.args[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES:

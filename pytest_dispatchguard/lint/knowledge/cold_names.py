@@ -9,7 +9,7 @@ COLD_METHODS = re.compile(
     r"build|_?build_(?:from_\w+|\w*(?:model|layer|module|network|optimizer|scheduler|dataset|"
     r"dataloader|loader|config|vocab|tokenizer|parser)s?)|extra_repr|__repr__|__str__|__format__|__del__|__init_subclass__|__set_name__|"
     r"\w*get_config|\w*from_config|get_build_config|build_from_config|get_compile_config|compile_from_config|compile|"
-    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load(?!_balanc|_(?:\w+_)?(?:batch|loss)$)|save(?!_(?:\w+_)?(?:activations?|logits|loss)$))(?:_\w+)?|_load_from_state_dict|_save_to_state_dict|"
+    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load(?!_balanc|_(?:\w+_)?(?:batch|loss)$)|save(?!_(?:\w+_)?(?:activations?|logits|loss)$))(?:_\w+)?|_load_from_state_dict|_?deseriali[sz]e(?:_\w+)?|_save_to_state_dict|"
     r"from_pretrained|_from_pretrained\w*|push_to_hub\w*|from_(?:file|json|yaml|checkpoint|single_file|url)|"
     r"to_(?:json|yaml|file|json_string|json_file|diff_dict)|"
     r"__getstate__|__setstate__|__reduce__|__reduce_ex__|__getnewargs__|__deepcopy__|__copy__|__dir__|"
@@ -144,7 +144,7 @@ COLD_DECORATORS = frozenset(
 """Decorators of functions that run once, or only where code is analysed."""
 
 REMEMBERING_DECORATORS = re.compile(
-    r"(?:\w+\.)*_?(?:\w+_)?(?:memoi[sz]e|memoi[sz]ed|(?:disk|lru|ttl|weak|file|dir|per_(?:device|process|rank|dtype|shape))_?cached?|(?:run|call|do|execute)_once|singleton|cached?_(?:dir|disk|result|results|on_disk))"
+    r"(?:\w+\.)*_?(?:\w+_)?(?:memoi[sz]e|memoi[sz]ed|(?:disk|lru|ttl|weak|file|dir|per_(?:device|process|rank|dtype|shape))_?cached?|(?:run|call|do|execute)_once|cached|singleton|cached?_(?:dir|disk|result|results|on_disk))"
 )
 """The same of whoever keeps what a function gave, by the name."""
 KERNEL_DECORATORS = re.compile(

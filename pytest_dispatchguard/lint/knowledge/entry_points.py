@@ -257,10 +257,14 @@ STEPS = re.compile(
 )
 """Names that trainers of all libraries give to what they do in every step."""
 NO_MODEL = (
-    r"_?(?:add|ask|build|can|check|clean|clear|compile|convert|copy|counts?|create|delete|download|dump|exec|export|"
-    r"find|fit|fix|fuse|get|has|import|init|initialize|install|is|list|load|log|make|mock|new|open|parse|patch|"
-    r"plot|prepare|print|push|quantize|read|register|reload|remove|replace|reset|resolve|restore|save|scan|set|"
-    r"setup|show|store|summarize|test|unload|unwrap|upload|validate|verify|wrap|write)_"
+    r"_?(?:add|ask|average|broadcast|build|can|check|clean|clear|clone|compile|configure|construct|"
+    r"convert|copy|counts?|create|define|delete|deserialize|disable|download|dump|enable|ensure|exec|"
+    r"export|extract|fetch|finalize|find|fit|fix|freeze|fuse|get|has|import|init|initialize|inspect|"
+    r"install|instantiate|is|launch|list|load|log|make|mock|move|name|new|offload|open|override|"
+    r"parse|patch|pickle|plot|prepare|print|profile|publish|push|quantize|read|register|reload|remove|"
+    r"rename|replace|report|reset|resolve|restore|retrieve|save|scan|serialize|set|setup|shard|share|show|"
+    r"start|stop|store|summarize|swap|switch|sync|synchronize|test|tie|transfer|unfreeze|unload|"
+    r"unwrap|upgrade|upload|validate|verify|visualize|watch|wrap|write)_"
 )
 """How the name of a function begins that does something to a model, and is none."""
 CALLED_MODEL = re.compile(

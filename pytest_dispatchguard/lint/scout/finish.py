@@ -24,6 +24,7 @@ from pytest_dispatchguard.lint.scout.arguments import forms, origin
 from pytest_dispatchguard.lint.scout.calls import note_tensor_use
 from pytest_dispatchguard.lint.scout.state import Reading, Walk, binding_values, local_values
 from pytest_dispatchguard.lint.scout.tensor_api import (
+    ModelCallers,
     called_by_forward,
     documented_tensors,
     feeding_rounds,
@@ -293,8 +294,8 @@ def finish(walk: Walk) -> FileFacts:
         n == "*" and t.partition(".")[0] == "torch" for n, t in facts.imports
     )
     registered = _registered(facts)
-    models = model_callers(walk) if walk.tensors_here else set()
-    forwarded = called_by_forward(walk) if models else set()
+    models = model_callers(walk) if walk.tensors_here else ModelCallers()
+    forwarded = called_by_forward(walk) if models.all else set()
     stars = any(name == "*" for name, _ in facts.imports)
     for reading in walk.readings:
         fact = reading.fact
@@ -303,7 +304,7 @@ def finish(walk: Walk) -> FileFacts:
             fact.tensors = []
         elif reading.document:
             fact.tensors = sorted({*fact.tensors, *documented_tensors(reading)})
-        fact.feeds_model = fact.feeds_model or feeds_by(reading, models, forwarded)
+        fact.feeds_model = fact.feeds_model or feeds_by(walk, reading, models, forwarded)
         fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
         if fact.name in walk.operations:

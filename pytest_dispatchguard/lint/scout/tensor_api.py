@@ -4,10 +4,11 @@ documentation and use, for want of callers."""
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import FunctionFact
+from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge.entry_points import CALLED_MODEL, STEPS, TRAINS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
@@ -210,9 +211,22 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
 _FORWARDS = ("forward", "__call__")
 
 
-def model_callers(walk: Walk) -> set[tuple[str, str]]:
-    """The functions of the file that call a model, each with the class that has it or inherits it: a class
-    that has a `forward` is a model itself."""
+_Place = tuple[str, str]
+"""The class, or what else is around a function, and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCallers:
+    """The functions of a file that call a model, each with the class that has it or inherits it: a class that
+    has a `forward` is a model itself."""
+
+    all: frozenset[_Place] = frozenset()
+    in_loops: frozenset[_Place] = frozenset()
+    """Those that call it in loops of their own only."""
+
+
+def model_callers(walk: Walk) -> ModelCallers:
+    """The functions of the file that call a model."""
     readings = [
         reading
         for reading in walk.readings
@@ -220,8 +234,16 @@ def model_callers(walk: Walk) -> set[tuple[str, str]]:
     ]
     models = {_place_of(r) for r in readings if r.self_name and _place_of(r)[1] == "forward"}
     models |= _inherited(walk, models)
-    found = {_place_of(reading) for reading in readings if _calls_a_model(walk, reading, models)}
-    return models | found | _inherited(walk, found)
+    found: dict[_Place, bool] = {}
+    for reading in readings:
+        calls = _model_calls(walk, reading, models)
+        if calls:
+            found[_place_of(reading)] = all(_only_in_loops(reading, call) for call in calls)
+    in_loops = {place for place, loops in found.items() if loops}
+    return ModelCallers(
+        frozenset(models | found.keys() | _inherited(walk, set(found))),
+        frozenset(in_loops | _inherited(walk, in_loops)),
+    )
 
 
 def called_by_forward(walk: Walk) -> set[tuple[str, str]]:
@@ -236,7 +258,7 @@ def called_by_forward(walk: Walk) -> set[tuple[str, str]]:
     }
 
 
-def _place_of(reading: Reading) -> tuple[str, str]:
+def _place_of(reading: Reading) -> _Place:
     """The class, or what else is around a function, and its name."""
     assert reading.fact is not None
     owner, _, name = reading.fact.name.rpartition(".")
@@ -259,9 +281,9 @@ def _inherited(walk: Walk, found: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return more
 
 
-def _calls_a_model(walk: Walk, reading: Reading, models: set[tuple[str, str]]) -> bool:
-    """Whether a function calls a model, or a part of one, by its name, or the `forward` of something; but
-    goes through no batches of an epoch."""
+def _model_calls(walk: Walk, reading: Reading, models: set[_Place]) -> list[CallFact]:
+    """The calls of a model, or a part of one, by its name, or of the `forward` of something, in a function
+    that goes through no batches of an epoch."""
     fact = reading.fact
     assert fact is not None
     calls = [
@@ -275,11 +297,12 @@ def _calls_a_model(walk: Walk, reading: Reading, models: set[tuple[str, str]]) -
         )
     ]
     if not calls:
-        return False
+        return []
     takes_all = fact.training_loop or any(map(_LOADER.fullmatch, reading.params))
     if takes_all and all(call.loop for call in calls):
-        return False
-    return not reading.rounds or not _OVER_LOADER.search(_written(walk, fact))
+        return []
+    over = reading.rounds and _OVER_LOADER.search(_written(walk, fact))
+    return [] if over else calls
 
 
 _LOADER = re.compile(r"(?:\w+_)?(?:data_?)?loaders?|(?:\w+_)?data_?sets?")
@@ -308,11 +331,14 @@ def _is_forward(name: str, reading: Reading) -> bool:
     return last == "forward" and owner not in ("", "super()", reading.self_name)
 
 
+_EPOCHS = re.compile(rb"for [^\n]*?\b\w*epochs?\b[^\n]*? in ")
+
+
 def feeds_by(
-    reading: Reading, models: set[tuple[str, str]], forwarded: set[tuple[str, str]]
+    walk: Walk, reading: Reading, models: ModelCallers, forwarded: set[tuple[str, str]]
 ) -> bool:
     """Whether a loop calls a function beside it, or a method of its own class, that calls a model; in a
-    function that is not `forwarded` to."""
+    function that is not `forwarded` to. A loop over epochs feeds none by a function that loops itself."""
     fact = reading.fact
     assert fact is not None
     if _place_of(reading) in forwarded or _place_of(reading)[1] in _FORWARDS:
@@ -323,7 +349,12 @@ def feeds_by(
             continue
         if {around[-1] for around in rounds} <= _asking_loops(reading):
             continue
-        if _beside(name, reading) in models or (f"{fact.name}.<locals>", name) in models:
+        places = {_beside(name, reading), (f"{fact.name}.<locals>", name)}
+        if not places.isdisjoint(models.in_loops) and all(
+            _EPOCHS.match(walk.source, around[-1]) for around in rounds
+        ):
+            continue
+        if not places.isdisjoint(models.all):
             return True
     return False
 
@@ -420,17 +451,26 @@ def feeding_rounds(walk: Walk, reading: Reading) -> set[tuple[int, ...]]:
 
 def _asking_loops(reading: Reading) -> set[int]:
     """The loops in which somebody is asked for an input, each the innermost."""
-    found: set[int] = set()
-    for given in reading.arguments.get("input", ()):
-        around: Node | None = given
-        while around is not None and around.type not in _ENCLOSING:
-            around = around.parent
-        if around is not None:
-            found.add(around.start_byte)
-    return found
+    loops = map(_loop_around, reading.arguments.get("input", ()))
+    return {loop.start_byte for loop in loops if loop is not None}
 
 
-_ENCLOSING = frozenset({"for_statement", "while_statement", "function_definition"})
+def _only_in_loops(reading: Reading, call: CallFact) -> bool:
+    """Whether a function makes a call in loops only."""
+    given = reading.arguments.get(call.name, ())
+    return call.loop and all(_loop_around(one) is not None for one in given)
+
+
+def _loop_around(node: Node) -> Node | None:
+    """The innermost loop of its function around a node."""
+    around = node.parent
+    while around is not None and around.type not in _ENCLOSING:
+        around = around.parent
+    return around if around is not None and around.type in _LOOPS else None
+
+
+_LOOPS = frozenset({"for_statement", "while_statement"})
+_ENCLOSING = _LOOPS | {"function_definition"}
 
 
 def _modules(reading: Reading) -> set[str]:

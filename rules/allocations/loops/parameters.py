@@ -76,6 +76,7 @@ class ParameterLoop(Rule):
 
     code = "DG512"
     name = "parameter-loop"
+    torch = ">=1.9"
     also_compiled = False
     origin = "timm#1553"
     looks_for = Loop(

@@ -209,6 +209,29 @@ def test_loops_that_feed_a_model(body: str) -> None:
     assert found["note"].per == "step"
 
 
+def test_of_a_pipeline_that_is_a_module_only_the_loops_are_hot() -> None:
+    body = (
+        "class {}(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        x = before(x)\n"
+        "        for t in range(20):\n"
+        "            x = note(self.unet(x))\n"
+        "        return x\n"
+        "def before(x): return x.item()\n"
+        "def note(x): return x.item()\n"
+    )
+    assert {"before", "note"} <= hot(body.format("Head")).keys()
+    found = hot(body.format("ImagePipeline"))
+    assert "note" in found and "before" not in found
+
+
+def test_a_loop_whose_result_is_kept_is_not_run_again() -> None:
+    body = "def scores(model, xs):\n    for x in xs: note(model(x))\n"
+    rest = "def note(x): return x.item()\n"
+    assert "note" in hot(body + rest)
+    assert "note" not in hot("@cached(CACHE, key=str)\n" + body + rest)
+
+
 def test_a_loop_that_shows_what_a_model_makes_is_for_people() -> None:
     body = "def {}(model, loader):\n    for batch in loader:\n        note(model(batch))\n"
     rest = "def note(x): return x.item()\n"

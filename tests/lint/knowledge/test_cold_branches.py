@@ -239,6 +239,8 @@ def test_what_follows_a_return_of_what_was_kept_is_rare() -> None:
     assert not rest_is_cold("self.shape == x.shape", True, {"y"})
     for fits in ("self.shape == x.shape", "n <= self.max_len", "self.max_len >= n"):
         assert rest_is_cold(fits, True, {"self.shape", "self.max_len"})
+    ready = 'self._plan_ready and getattr(self, "_deep", False) == deep'
+    assert rest_is_cold(ready, True, {"self._plan_ready", "self._deep"})
     kept = "self.{0} is not None and x.shape[0] <= self.{0}.shape[0]"
     assert rest_is_cold(kept.format("cos_cached"), True, {"self.cos_cached"})
     assert not rest_is_cold(kept.format("cos"), True, {"self.other"})

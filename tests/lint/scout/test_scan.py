@@ -1094,7 +1094,7 @@ def f(model, x):
 @pytest.mark.parametrize(
     ("params", "over", "does", "feeds"),
     [
-        ("model, batch", "batch", "model(part)", True),
+        ("model, batch", "batch", "model(part)", False),  # its own loop does
         ("model, loader", "loader", "model(part)", False),
         ("model, val_loader", "enumerate(it(val_loader))", "model(part)", False),
         ("model, batch, opt", "batch", "model(part).backward(); opt.step()", False),
@@ -1130,6 +1130,8 @@ def test_a_loop_over_epochs_feeds_no_model(
         ("for _ in range(args.iters):\n        y = model(x)", True),
         ("while True:\n        y = chat(input('> '))", False),
         ("while True:\n        y = chat(next(data))", True),
+        ("for epoch in range(9):\n        chat(x)", True),
+        ("for epoch in range(9):\n        save_model(x)\n        serialize_model(x)", False),
     ],
 )
 def test_a_loop_that_asks_somebody_or_warms_up_feeds_no_model(loop: str, *, feeds: bool) -> None:
