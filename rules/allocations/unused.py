@@ -11,6 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Assignment, Call, Finding, Place, Rule, nodes
 
 from ..source_text import loses_a_name
+from ..syntax import bound_names
 from .data import COMPUTES, FACTORIES, LIKE, RANDOM
 
 _COMPUTES = COMPUTES | frozenset(
@@ -101,7 +102,7 @@ class ResultNeverRead(Rule):
         at_the_end = place.block == tuple(place.function.body.body)
         if "read" in fates or ("open" in fates and not at_the_end):
             return None
-        again = all(place.assignments(name) > 1 for name in told) and "open" not in fates
+        again = "open" not in fates and bound_names(after).issuperset(told)
         shown = " and ".join(f"`{name}`" for name in told)
         if len(told) > 1:
             lost = "and nobody reads them"

@@ -172,7 +172,10 @@ def _last(statements: Sequence[cst.CSTNode]) -> cst.CSTNode | None:
 
 
 def _raises(statements: Sequence[cst.CSTNode]) -> bool:
-    return type(_last(statements)) is cst.Raise
+    last = _last(statements)
+    if isinstance(last, cst.Assert | cst.Expr):
+        return error_paths.fails(text(last))
+    return type(last) is cst.Raise
 
 
 def always_raises(function: cst.FunctionDef) -> bool:

@@ -7,7 +7,7 @@ import re
 
 from pytest_dispatchguard.lint.callgraph.families import families, holds_tensors, is_module
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
-from pytest_dispatchguard.lint.facts import FunctionFact
+from pytest_dispatchguard.lint.facts import SCRIPT, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import in_tests, path_of
 from pytest_dispatchguard.lint.knowledge.entry_points import OFFERED, REWORKS_A_MODEL
 from pytest_dispatchguard.lint.sources.packages import APART
@@ -69,7 +69,7 @@ def _infers(project: Project, function_id: str) -> bool:
         return False
     described = f"{path_of(project, function_id)}:{function_id.partition(':')[2]}"
     return (
-        all(fact.takes_tensors and not fact.over_loader for fact in facts)
+        all(f.takes_tensors and not (f.over_loader or f.feeds_model) for f in facts)
         and not sets_up(function_id)
         and not in_tests(project, function_id)
         and not REWORKS_A_MODEL.search(described)
@@ -109,6 +109,8 @@ def _is_offered(project: Project, function_id: str) -> bool:
         return False
     if "<locals>" in name or not _is_in_library(project, function_id):
         return False
+    if is_training_script(project.files[path_of(project, function_id)]):
+        return False
     if any(part.startswith("_") or _FOR_PEOPLE.search(part) for part in around):
         return False
     owner = class_of(project, function_id)
@@ -119,6 +121,12 @@ def _is_offered(project: Project, function_id: str) -> bool:
     if any(map(_is_registered, facts)):
         return True
     return (not last.startswith("_") or last in _SPOKEN) and not sets_up(function_id)
+
+
+def is_training_script(facts: FileFacts) -> bool:
+    """Whether a file is a program that trains, with what it needs for that beside it."""
+    trains = any(fact.training_loop for fact in facts.functions)
+    return trains and any(fact.name in ("main", SCRIPT) for fact in facts.functions)
 
 
 _REGISTERS = re.compile(

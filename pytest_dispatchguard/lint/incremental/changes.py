@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules, holds_te
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
-from pytest_dispatchguard.lint.hotness.public_api import is_without_gradients
+from pytest_dispatchguard.lint.hotness.public_api import is_training_script, is_without_gradients
 from pytest_dispatchguard.lint.hotness.roots import model_calls
 from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, OFFERED, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
@@ -131,6 +131,8 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
     bound, attrs = _bound_anew(old, new), _other_attrs(old, new)
     if old.error or new.error or bound is None or attrs is None:
         return None
+    if is_training_script(old) != is_training_script(new):
+        return None  # what users call changes
     before, now = ({f.name for f in facts.functions} for facts in (old, new))
     both = before & now
     stayed, stay = ([f for f in facts.functions if f.name in both] for facts in (old, new))

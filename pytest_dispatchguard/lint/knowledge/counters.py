@@ -55,7 +55,7 @@ def is_first_round(node: ast.expr) -> bool:
 
 _ROUND = re.compile(
     r"_?(?:(?:global|cur|current|train|training)_)?(?:step|iteration|iter|epoch)(?:_(?:idx|num|no|id))?|"
-    r"batch_(?:idx|num)"
+    r"batch_(?:idx|nb|num)"
 )
 
 

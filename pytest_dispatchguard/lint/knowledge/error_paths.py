@@ -40,6 +40,18 @@ def gives_nan(written: str) -> bool:
     return _NOT_A_NUMBER.fullmatch(written.strip()) is not None
 
 
+ENDS_THE_PROGRAM = frozenset({"exit", "quit", "sys.exit", "os._exit", "os.abort"})
+"""Functions that do not return."""
+_NEVER_HOLDS = re.compile(r"assert[\s(]+(?:False|0)\b(?!\s*[!=<>])")
+
+
+def fails(statement: str) -> bool:
+    """Whether a statement, as written, is an assertion that never holds, or ends the program."""
+    if statement.startswith("assert"):
+        return _NEVER_HOLDS.match(statement) is not None
+    return statement.partition("(")[0].strip() in ENDS_THE_PROGRAM
+
+
 def complains(called: str) -> bool:
     """Whether a call, by the dotted name of what is called, logs that something is wrong. A branch that does
     and then leaves is an error path."""

@@ -210,14 +210,24 @@ def _set_true(walk: Walk, statements: Iterable[Node]) -> frozenset[str]:
     return frozenset(name for name in found if "." in name)
 
 
+def last_of(block: Node | None) -> Node | None:
+    """A block's last statement."""
+    children = block.named_children if block is not None else ()
+    return next((child for child in reversed(children) if not child.is_extra), None)
+
+
 def last_kind(block: Node | None) -> str:
     """The kind of a block's last statement."""
-    if block is None:
-        return ""
-    for child in reversed(block.named_children):
-        if not child.is_extra:
-            return child.type
-    return ""
+    last = last_of(block)
+    return last.type if last is not None else ""
+
+
+def _raises(walk: Walk, block: Node | None) -> bool:
+    """Whether a block ends in an error, or ends the program."""
+    last = last_of(block)
+    if last is None or last.type not in ("assert_statement", "expression_statement"):
+        return last is not None and last.type == "raise_statement"
+    return error_paths.fails(text(walk.source, last))
 
 
 def _gives_up(walk: Walk, block: Node | None) -> bool:
@@ -272,8 +282,8 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     written = with_flags(walk, asked)
     after = clauses[following] if following < len(clauses) else None
     orelse = after.child_by_field_name("body") if after and after.type == "else_clause" else None
-    orelse_raises = last_kind(orelse) == "raise_statement"
-    body_cold = last_kind(block) == "raise_statement" or _gives_up(walk, block)
+    orelse_raises = _raises(walk, orelse)
+    body_cold = _raises(walk, block) or _gives_up(walk, block)
     else_cold = orelse_raises or _gives_up(walk, orelse)
     if cold_branches.worth_asking(written):
         origins = origins_of(walk, written)

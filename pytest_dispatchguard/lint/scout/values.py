@@ -239,13 +239,16 @@ def _brings_to_cpu(source: bytes, call: Node) -> bool:
     return method == "to" and any(map(_CPU.fullmatch, given))
 
 
-def _reads_number(source: bytes, call: Node) -> bool:
-    """Whether ``x.item()`` is called."""
+_ARRAY: Value = "ann:numpy.ndarray"
+
+
+def _calls_method(source: bytes, call: Node, method: str) -> bool:
+    """Whether a method is called without arguments: ``x.item()``."""
     callee, given = call.named_children[0], call.named_children[-1]
     return (
         callee.type == "attribute"
         and not given.named_child_count
-        and text(source, callee.named_children[-1]) == "item"
+        and text(source, callee.named_children[-1]) == method
     )
 
 
@@ -314,8 +317,10 @@ def _default_taken(source: bytes, call: Node, given: Sequence[Node]) -> list[Val
 def _values_of_call(
     source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str], held: Held
 ) -> list[Value]:
-    if _reads_number(source, node):
+    if _calls_method(source, node, "item"):
         return [NUMBER]
+    if _calls_method(source, node, "numpy"):
+        return [_ARRAY]
     if _brings_to_cpu(source, node):
         return [BUILT if _tensor_word(source, node, imports, held) else CPU]
     found = _call_value(source, node, imports, local)

@@ -168,3 +168,29 @@ def test_a_local_name_is_no_once_only_guard() -> None:
         "x, mask=None",
     )
     assert cold(source) == [False]
+
+
+def test_what_ends_the_program_is_an_error_path() -> None:
+    source = body(
+        """
+        if x.dim() > 1:
+            show(1)
+            exit(1)
+        if x.dim() > 2:
+            show(2)
+            assert False, "no"
+        if x.dim() > 3:
+            show(3)
+            sys.exit("no")
+        if x.dim() > 4:
+            show(4)
+            assert x.dim() > 3
+        if x.dim() > 5:
+            show(5)
+            exit_loop(1)
+        if x.dim() > 6:
+            show(6)
+            assert 0 < x.dim()
+        """
+    )
+    assert cold(source) == [True, True, True, False, False, False]

@@ -97,6 +97,29 @@ def test_places_that_no_step_comes_to(path: str) -> None:
     assert one("def clip(x: Tensor): return x", path) == set()
 
 
+def test_a_program_that_trains_offers_nothing() -> None:
+    body = "import torch\ndef note(x: torch.Tensor): return x.item()\n"
+    loop = "def {}(batches):\n    for b in batches:\n        b.backward()\n        opt.step()\n"
+    assert "note" in one(body)
+    assert "note" in one(body + loop.format("fit"))
+    assert "note" not in one(body + loop.format("main"))
+
+
+def test_a_function_without_gradients_that_loops_over_a_model_is_hot_in_the_loop() -> None:
+    body = (
+        "import torch\n"
+        "@torch.no_grad()\n"
+        "def generate(model, x: torch.Tensor):\n"
+        "    before(x)\n"
+        "    for t in range({}):\n"
+        "        x = {}(x)\n"
+        "    return x\n"
+        "def before(x): return x.item()\n"
+    )
+    assert "run.before" in heat_of({"run.py": body.format(2, "x.exp")})
+    assert "run.before" not in heat_of({"run.py": body.format(20, "model")})
+
+
 def test_an_application_has_none() -> None:
     text = "import torch\ndef clip(x: torch.Tensor): return x\n"
     assert heat_of({"app/ops.py": text}) == {}
