@@ -178,13 +178,16 @@ def _raises(statements: Sequence[cst.CSTNode]) -> bool:
     return type(last) is cst.Raise
 
 
-def always_raises(function: cst.FunctionDef) -> bool:
-    """Whether a function gets to a `raise` in whatever way it is called, as one does that is not done yet."""
-    for number, statement in enumerate(function.body.body):
-        if _raises([statement]):
-            before = function.body.body[:number]
-            return not any(m.findall(one, m.Return() | m.Yield()) for one in before)
-    return False
+def leads_to_raise(statements: Sequence[cst.CSTNode]) -> int:
+    """The first of the statements of a function from which on it gets to a `raise`, whatever they find: 0
+    where it does in whatever way it is called, as one does that is not done yet."""
+    raising = (number for number, statement in enumerate(statements) if _raises([statement]))
+    first = next(raising, None)
+    if first is None:
+        return len(statements)
+    while first and not m.findall(statements[first - 1], m.Return() | m.Yield()):
+        first -= 1
+    return first
 
 
 def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:

@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names
 from pytest_dispatchguard.lint.hotness.profile import Observed
 from pytest_dispatchguard.lint.hotness.public_api import sets_up
 from pytest_dispatchguard.lint.knowledge.cold_names import (
+    COPIED_PACKAGES,
     COPIED_PATHS,
     EXPORT_PLACEHOLDERS,
     ONE_TIME_LOOPS,
@@ -328,7 +329,19 @@ def _handed_over(
 
 def _is_copied(project: Project, function_id: str) -> bool:
     """Whether a function was copied from another project, as its folder says."""
-    return COPIED_PATHS.search(path_of(project, function_id)) is not None
+    path = path_of(project, function_id)
+    return COPIED_PATHS.search(path) is not None or _is_in_copied_package(project, path)
+
+
+def _is_in_copied_package(project: Project, path: str) -> bool:
+    """Whether a file belongs to a package of others that stands beside, or in, what is no library itself."""
+    *folders, _ = path.split("/")
+    for number, name in enumerate(folders, 1):
+        if name in COPIED_PACKAGES:
+            folder = "/".join(folders[:number])
+            own = any(f"{folder}/".startswith(f"{one}/") for one in project.packaged)
+            return not own and f"{folder}/__init__.py" in project.module_of
+    return False
 
 
 def _trains(project: Project, function_id: str) -> bool:

@@ -47,9 +47,9 @@ _WORTH_PARSING_TOO = re.compile(
     r"[!=]=\s*[\w.]*(?:num_|total_|max_|n_|_per_)|^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*[<>]|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
-    "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
+    "is_scripting is_tracing is_compiling is_dynamo_compiling is_exporting isEnabledFor "
     "is_torchdynamo_compiling is_torchdynamo_exporting is_jit_tracing is_fx_tracing is_tracing_or_exporting "
-    "torch_jit_is_tracing is_onnx_export any_symbolic any_symbolic_tensors is_symbolic "
+    "torch_jit_is_tracing any_symbolic any_symbolic_tensors is_symbolic "
     "is_current_stream_capturing is_capturing is_stream_capturing is_capture_mode in_capture_mode "
     "get_is_capture_mode is_in_cuda_graph_capture is_graph_capturing is_anomaly_enabled "
     "is_anomaly_check_nan_enabled".split()
@@ -140,7 +140,9 @@ def _cold_atom(node: ast.expr) -> bool:
     """Whether an expression is true only where nobody minds the cost."""
     if isinstance(node, ast.Call):
         called = dotted(node.func).rpartition(".")[2].lstrip("_")
-        if called in _COLD_CALLS or OTHER_DEVICE.fullmatch(called) is not None:
+        if called in _COLD_CALLS or "onnx_export" in called:
+            return True
+        if OTHER_DEVICE.fullmatch(called) is not None:
             return True
         return _ASKS_DEBUG.fullmatch(called) is not None
     if isinstance(node, ast.Compare) and len(node.ops) == 1:

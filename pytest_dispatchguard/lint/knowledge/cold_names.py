@@ -59,12 +59,20 @@ TEST_PATHS = re.compile(
 """Files of tests, benchmarks and documentation, and copies left behind (`model copy.py`, `model (1).py`),
 which nothing imports by such a name."""
 COPIED_PATHS = re.compile(
-    r"(?:^|/)_?(?:vendor(?:ed)?|third_?party|3rd_?party|archived?|attic|obsolete|unused|backups?)/|"
+    r"(?:^|/)_?(?:vendor(?:ed)?|third_?party|3rd_?party|archived?(?:_\w+)?|attic|obsolete|unused|backups?|"
+    r"logs?|wandb|mlruns|checkpoints?|ckpts?)/|"
     r"(?:^|/)[^/]*_(?:legacy|old|backup|deprecated)\.py$",
     re.IGNORECASE,
 )
-"""Code that was copied from other projects, whole as a rule, or that is kept and not run any more: this
-project runs what it calls of it."""
+"""Code that was copied from other projects, whole as a rule, or that is kept and not run any more, such as
+what a training keeps beside its log: this project runs what it calls of it."""
+
+COPIED_PACKAGES = frozenset(
+    "accelerate apex detectron2 einops lpips maskrcnn_benchmark mmcls mmcv mmdet mmengine mmpose mmseg "
+    "pytorch_fid pytorch_lightning pytorch_msssim timm torch_fidelity torchaudio torchrec torchvision".split()
+)
+"""Packages of others that applications copy, to call a part of them; in a library, what is called so is for
+them as a rule."""
 
 SCRIPT_PATHS = re.compile(r"(?:^|/)(?:scripts?|cli|commands)/")
 """Folders of what is started by hand: some of it trains or evaluates, most of it runs once."""

@@ -45,12 +45,14 @@ def is_last_round(left: ast.expr, right: ast.expr) -> bool:
 
 
 def is_first_round(node: ast.expr) -> bool:
-    """Whether a counter is asked to be zero: ``it == 0``."""
-    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
+    """Whether a counter is asked to be zero, or one of the first: ``it == 0``, ``step <= 100``."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False
-    first = node.comparators[0]
+    op, first = node.ops[0], node.comparators[0]
     counter = COUNTER.search(dotted(node.left).rpartition(".")[2]) is not None
-    return counter and isinstance(first, ast.Constant) and first.value == 0
+    if not (counter and isinstance(first, ast.Constant) and type(first.value) is int):
+        return False
+    return first.value == 0 if isinstance(op, ast.Eq) else isinstance(op, ast.Lt | ast.LtE)
 
 
 _ROUND = re.compile(
@@ -80,7 +82,8 @@ def are_few_rounds(left: ast.expr, right: ast.expr) -> bool:
 _INTERVAL = re.compile(
     r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period|"
     r"(?:steps|iters|iterations|batches|updates)_per_(?:epoch|scale|stage|phase|cycle|round|run|update)|"
-    r"viz|snapshot|summary|valid|status|monitor|(?<![a-z])(?:val|vis|dump|render|tick)(?![a-z])",
+    r"viz|snapshot|summary|valid|status|monitor|division|wandb|tensorboard|"
+    r"(?<![a-z])(?:val|vis|dump|render|tick)(?![a-z])",
     re.IGNORECASE,
 )
 _DIVIDES = re.compile(r"_?(?:is_)?(?:evenly_)?divisible(?:_by)?")

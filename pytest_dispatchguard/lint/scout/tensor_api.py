@@ -331,14 +331,19 @@ def _is_forward(name: str, reading: Reading) -> bool:
     return last == "forward" and owner not in ("", "super()", reading.self_name)
 
 
-_EPOCHS = re.compile(rb"for [^\n]*?\b\w*epochs?\b[^\n]*? in ")
+_NO_STEPS = re.compile(
+    rb"for [^\n]*?\b\w*(?:epochs?|datasets?|loaders?|tasks?|splits?|folds?|seeds?|trials?|benchmarks?)\b"
+    rb"[^\n]*? in "
+)
+"""Loops whose rounds are larger than steps, by what they go over."""
 
 
 def feeds_by(
     walk: Walk, reading: Reading, models: ModelCallers, forwarded: set[tuple[str, str]]
 ) -> bool:
     """Whether a loop calls a function beside it, or a method of its own class, that calls a model; in a
-    function that is not `forwarded` to. A loop over epochs feeds none by a function that loops itself."""
+    function that is not `forwarded` to. A loop over epochs, or data sets, feeds none by a function that loops
+    itself."""
     fact = reading.fact
     assert fact is not None
     if _place_of(reading) in forwarded or _place_of(reading)[1] in _FORWARDS:
@@ -351,7 +356,7 @@ def feeds_by(
             continue
         places = {_beside(name, reading), (f"{fact.name}.<locals>", name)}
         if not places.isdisjoint(models.in_loops) and all(
-            _EPOCHS.match(walk.source, around[-1]) for around in rounds
+            _NO_STEPS.match(walk.source, around[-1]) for around in rounds
         ):
             continue
         if not places.isdisjoint(models.all):

@@ -551,8 +551,11 @@ def _contains_text(node: cst.BaseExpression, name: str) -> bool:
     return isinstance(node, cst.Name) and node.value == name
 
 
-_SHOWN_BY = ("info", "print", "write")
-"""Calls that show a text to people."""
+_SHOWN_BY = (
+    "info", "print", "write", "box_label", "putText", "text", "draw_text", "annotate", "add_text",
+    "set_title", "title", "suptitle", "set_description", "set_description_str", "set_postfix_str",
+)  # fmt: skip
+"""Calls that show a text to people, in a picture perhaps."""
 
 
 def _goes_to_a_warning(node: cst.CSTNode, place: Place) -> bool:

@@ -194,3 +194,19 @@ def test_what_ends_the_program_is_an_error_path() -> None:
         """
     )
     assert cold(source) == [True, True, True, False, False, False]
+
+
+def test_what_leads_to_a_raise_at_the_end_is_an_error_path() -> None:
+    source = body(
+        """
+        show(1)
+        if x.dim() > 1:
+            show(2)
+            return x
+        show(3)
+        for row in x:
+            show(4)
+        raise ValueError
+        """
+    )
+    assert cold(source) == [False, False, True, True]

@@ -120,6 +120,22 @@ def test_a_function_without_gradients_that_loops_over_a_model_is_hot_in_the_loop
     assert "run.before" not in heat_of({"run.py": body.format(20, "model")})
 
 
+def test_what_an_application_copied_is_hot_where_it_is_called() -> None:
+    body = "import torch\nclass Head(torch.nn.Module):\n    def forward(self, x): return x.item()\n"
+    files = {"app/lpips/__init__.py": "", "app/lpips/nets.py": body}
+    assert not heat_of(files)
+    assert heat_of(files, "app")  # a library has such a package of its own
+    assert heat_of({"app/lpips/nets.py": body})  # a folder for something, perhaps
+    assert heat_of({"app/mine/__init__.py": "", "app/mine/nets.py": body})
+    caller = """
+    from app.lpips.nets import Head
+    head = Head()
+    # dispatchguard: hot
+    def step(x): return head(x)
+    """
+    assert "app.lpips.nets.Head.forward" in heat_of({**files, "app/train.py": caller})
+
+
 def test_an_application_has_none() -> None:
     text = "import torch\ndef clip(x: torch.Tensor): return x\n"
     assert heat_of({"app/ops.py": text}) == {}

@@ -1131,6 +1131,7 @@ def test_a_loop_over_epochs_feeds_no_model(
         ("while True:\n        y = chat(input('> '))", False),
         ("while True:\n        y = chat(next(data))", True),
         ("for epoch in range(9):\n        chat(x)", True),
+        ("for dataset in data:\n        chat(dataset)", True),
         ("for epoch in range(9):\n        save_model(x)\n        serialize_model(x)", False),
     ],
 )
