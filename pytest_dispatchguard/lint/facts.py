@@ -16,7 +16,7 @@ and methods and arithmetic of it, on the CPU or on some device),
 ``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
 ``cpu`` (what something else was brought to the CPU as: a tensor, or a module),
 ``item:self.mean`` (what a table written down holds, by the same names),
-``default:'mean'`` (beside others: an option that is this, some text or a number, unless somebody asks for
+``default:'mean'`` (beside others: an option that is this, some text, number or flag, unless somebody asks for
 another; ``default:1`` of any parameter that is 1), ``unknown``."""
 
 SCRIPT = "<module>"

@@ -17,8 +17,7 @@ _IN_A_NAME = "self__"
 
 def left_out_by_default(reader: Reader, scene: Scene) -> tuple[cst.BaseExpression, bool] | None:
     """The condition around a place that is not as it would have to be, true or false, with the default of an
-    option of the class. Only what compares such options with text or numbers counts: flags that are off by
-    default are switched on often."""
+    option of the class."""
     if not scene.conditions or reader.cls is None or not reader.self_name:
         return None
     for condition, holds in scene.conditions:

@@ -96,8 +96,8 @@ _PLAIN = re.compile(r"None|True|False|-?\d{1,6}(?:\.\d{1,4})?|'[\w.-]{0,24}'|\"[
 
 PLAIN_KINDS = frozenset("none true false integer float string unary_operator".split())
 """Kinds of nodes that may be plain literals."""
-_OF_OPTIONS = frozenset("integer float string".split())
-"""Those that an option is compared with."""
+_OF_OPTIONS = frozenset("true false integer float string".split())
+"""Those that the defaults of options are, but for None."""
 
 
 def plain_literal(source: bytes, node: Node) -> str:
@@ -298,7 +298,7 @@ def table_read(source: bytes, node: Node) -> Node | None:
 
 
 def default_word(source: bytes, default: Node) -> list[Value]:
-    """The word for the default of an option, if it is some text or a number."""
+    """The word for the default of an option, if it is some text, a number or a flag."""
     literal = plain_literal(source, default) if default.type in _OF_OPTIONS else ""
     return [DEFAULT + literal] if literal else []
 

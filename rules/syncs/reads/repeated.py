@@ -314,9 +314,18 @@ class ReadsInARow(ReadRule):
             place,
             read,
             f"{len(row)} reads in a row, each of which makes the host wait for the device. "
-            f"`torch.stack([{names}]).tolist()` waits once.",
+            f"`torch.stack([{names}]).tolist()` waits once{_of_one_dtype(row, place)}.",
             _unpacked(row, place) or read_together(row, place) or read_ahead(row, place),
         )
+
+
+def _of_one_dtype(row: Sequence[Read], place: Place) -> str:
+    """What is to be said where integers would be stacked with other numbers."""
+    dtypes = {place.kind(r.tensor).dtype for r in row}
+    mixed = len(dtypes) > 1 and not dtypes.isdisjoint({"int", "bool"})
+    return (
+        "; make them `.double()` first, as small floats do not hold all integers" if mixed else ""
+    )
 
 
 def _unpacked(row: Sequence[Read], place: Place) -> Fix | None:
