@@ -575,6 +575,8 @@ def test_a_constant_that_the_caller_gets_may_be_modified(
         ("log.info(line)", "note"),
         ("print('step', line)", "note"),
         ("log.info('step ' + line)", "note"),
+        ("cv2.putText(image, line, (0, 0))", "note"),
+        ("annotator.box_label(x, line, color=1)", "note"),
         ("log.info(f'{len(line)}')", "sure"),
         ("log.debug(line)", "sure"),
     ],
@@ -1269,3 +1271,16 @@ def test_where_something_goes_is_not_where_it_comes_from(
         f"        h = self.net(x)\n        if {where}:\n            h = h.cpu()\n        return h\n"
     )
     assert len(found(tmp_path, "DG414", body)) == told
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [("x.argmax()", True), ("x.mean()", False)],
+)
+def test_reads_of_several_dtypes_are_told_with_what_stacking_does(
+    tmp_path: Path, second: str, said: bool
+) -> None:
+    first = "torch.softmax(x, 0).sum()"
+    body = f"def f(x: torch.Tensor):\n    a = {first}.item()\n    b = {second}.item()\n    return a, b\n"
+    messages = [f.message for f in found(tmp_path, "DG417", body)]
+    assert messages and any(".double()" in one for one in messages) is said

@@ -460,7 +460,7 @@ class TextOfTensor(Rule):
     ## What it does
 
     Finds tensors in f-strings, and as arguments of `print`, `str`, `repr`, `format` and `.format(...)`. What
-    is printed, or logged as `info`, is a note: the author may want to see it.
+    is printed, logged as `info`, or drawn into a picture is a note: the author may want to see it.
 
     ## Why it costs
 
