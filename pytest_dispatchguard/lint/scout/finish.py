@@ -31,6 +31,7 @@ from pytest_dispatchguard.lint.scout.tensor_api import (
     feeds_a_model,
     feeds_by,
     goes_over_a_loader,
+    loop_head,
     model_callers,
     reads_what_it_is_given,
     takes_a_batch,
@@ -359,7 +360,6 @@ def _kept_calls(
 
 _TRIES = re.compile(r"for (?!\w*epoch)\w+ in range\(\d+\)\s*:")
 """A loop that does something a few times: a test of what the file defines, or a measurement."""
-_HEAD = 200
 
 
 def _is_program(walk: Walk, reading: Reading) -> bool:
@@ -367,7 +367,7 @@ def _is_program(walk: Walk, reading: Reading) -> bool:
     fact = reading.fact
     assert fact is not None
     loops = {loop for rounds in reading.rounds.values() for around in rounds for loop in around}
-    heads = (walk.source[loop : loop + _HEAD].decode("utf-8", "replace") for loop in loops)
+    heads = (loop_head(walk, loop) for loop in loops)
     return fact.training_loop or (fact.feeds_model and not all(map(_TRIES.match, heads)))
 
 

@@ -332,10 +332,18 @@ def _is_forward(name: str, reading: Reading) -> bool:
 
 
 _NO_STEPS = re.compile(
-    rb"for [^\n]*?\b\w*(?:epochs?|datasets?|loaders?|tasks?|splits?|folds?|seeds?|trials?|benchmarks?)\b"
-    rb"[^\n]*? in "
+    r"for [^\n]*?\b\w*(?:epochs?|datasets?|loaders?|tasks?|splits?|folds?|seeds?|trials?|benchmarks?)\b"
+    r"[^\n]*? in "
 )
 """Loops whose rounds are larger than steps, by what they go over."""
+
+
+_HEAD = 200
+
+
+def loop_head(walk: Walk, loop: int) -> str:
+    """How a loop begins, that starts at a byte."""
+    return walk.source[loop : loop + _HEAD].decode("utf-8", "replace")
 
 
 def feeds_by(
@@ -356,7 +364,7 @@ def feeds_by(
             continue
         places = {_beside(name, reading), (f"{fact.name}.<locals>", name)}
         if not places.isdisjoint(models.in_loops) and all(
-            _NO_STEPS.match(walk.source, around[-1]) for around in rounds
+            _NO_STEPS.match(loop_head(walk, around[-1])) for around in rounds
         ):
             continue
         if not places.isdisjoint(models.all):
@@ -435,7 +443,7 @@ def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     return bool(feeding_rounds(walk, reading))
 
 
-_WARMS_UP = re.compile(rb"for \w+ in range\([^\n]*warm_?up")
+_WARMS_UP = re.compile(r"for \w+ in range\([^\n]*warm_?up")
 
 
 def feeding_rounds(walk: Walk, reading: Reading) -> set[tuple[int, ...]]:
@@ -450,7 +458,7 @@ def feeding_rounds(walk: Walk, reading: Reading) -> set[tuple[int, ...]]:
     return {
         around
         for around in found
-        if around[-1] not in asking and not _WARMS_UP.match(walk.source, around[-1])
+        if around[-1] not in asking and not _WARMS_UP.match(loop_head(walk, around[-1]))
     }
 
 

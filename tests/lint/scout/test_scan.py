@@ -106,7 +106,7 @@ def test_classes_know_what_their_methods_assign() -> None:
         "scale": ["ann:float"],
         "flag": ["bool"],
         "size": ["ann:int"],
-        "bias": ["bool"],
+        "bias": ["bool", "default:True"],
         "act": ["none", "unknown"],
         "linear": ["call:torch.nn.Linear"],
         "weight": ["param"],
