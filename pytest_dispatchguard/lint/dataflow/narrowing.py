@@ -127,7 +127,7 @@ def _narrow_by_comparison(reader: Reader, test: cst.Comparison, holds: bool) -> 
     if name is None:
         _narrow_by_type(reader, test.left, part, holds)
         return
-    if isinstance(part.comparator, cst.Name) and part.comparator.value == "None":
+    if _says_none(part.comparator):
         is_none = holds == isinstance(part.operator, cst.Is | cst.Equal)
         if is_none:
             reader.hold(name, NONE)

@@ -115,6 +115,8 @@ class Reader:
         """Parameters to which hot callers pass these literals only, until something else is bound to them."""
         self.globals: set[str] = set()
         self.nonlocals: set[str] = set()
+        self.failing: set[int] = set()
+        """Statements of functions, by id, from which on these get to a `raise` at their end."""
         self.reading_callees = {key for key, callee in brief.callees.items() if callee.reads}
         """Keys of helpers that read values of the tensors they are given."""
         self.memo: dict[object, Any] = {}

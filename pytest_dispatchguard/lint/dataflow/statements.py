@@ -84,7 +84,10 @@ def _read_function(reader: Reader, function: cst.FunctionDef, qualname: str) -> 
     reader.last_values, reader.set_to_none = {}, set()
     reader.names = outer_names.copy()
     reader.known_tensors = outer_known | frozenset(reader.brief.tensors.get(qualname, ()))
-    cold = hot is None or leads_to_raise(function.body.body) == 0
+    body = function.body.body
+    failing = leads_to_raise(body)
+    reader.failing.update(map(id, body[failing : failing + 1]))
+    cold = hot is None or failing == 0
     reader.scene = Scene(function, qualname, function, cold=cold)
     reader.emit("function", function, function.name.value)
     reader.literals = dict(outer_literals)
@@ -109,11 +112,9 @@ def _read_block(reader: Reader, statements: Sequence[cst.BaseStatement]) -> bool
     block = tuple(statements)
     before = reader.scene
     ended = False
-    whole = reader.scene.function.body.body
-    failing = leads_to_raise(block) if block and block[0] is whole[0] else len(block)
     for i, statement in enumerate(block):
         reader.scene = reader.scene.at(statement, block)
-        if i == failing:
+        if id(statement) in reader.failing:
             reader.scene = replace(reader.scene, cold=True, seldom=False)
         if type(statement) is cst.SimpleStatementLine:
             ended = _read_line(reader, statement) or ended

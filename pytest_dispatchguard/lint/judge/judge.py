@@ -402,7 +402,8 @@ def _feeding_loops(reader: Reader) -> set[int]:
         if is_model or (kind is not None and kind.what == "module"):
             loops = _statement_loops(seen.scene)
             for loop in reversed(loops):
-                if id(loop) in {*out, *asking} or (loop is not loops[-1] and _counts_epochs(loop)):
+                around = loop is not loops[-1]
+                if id(loop) in out or id(loop) in asking or (around and _counts_epochs(loop)):
                     break
                 out.add(id(loop))
                 if isinstance(loop, cst.For) and BATCHES.search(text(loop.iter)):
