@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
+from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, nodes
 
 from ..certainty import may_return_before
 from .lazy_logging import lazy_call, literals, values_in
@@ -191,8 +191,10 @@ class PrintInHotCode(Rule):
 
     ## What it does
 
-    Flags `print(…)` in hot code. Under a condition, and in the loops of a training, it is a note. What is
-    printed under a condition where something has gone wrong, by its text, is left alone.
+    Flags `print(…)` in hot code. In the loops of a training or an evaluation it is a note: it may be what
+    the program is there for. Under a condition, and in what users of a library call, it is a *maybe*: such
+    prints are nearly all for what hardly happens. What is printed under a condition where something has gone
+    wrong, by its text, is left alone.
 
     ## Why it costs
 
@@ -240,8 +242,15 @@ class PrintInHotCode(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` prints on every call. Remove it, or log it behind a debug option",
-            certainty="note" if place.conditions or at_step else "sure",
+            certainty=_how_sure(place, at_step),
         )
+
+
+def _how_sure(place: Place, at_step: bool) -> Certainty:
+    """How sure it is that a text is printed again and again."""
+    if place.conditions or place.hot.users:
+        return "maybe"
+    return "note" if at_step else "sure"
 
 
 _COMPLAINS = re.compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import libcst as cst
@@ -15,6 +16,7 @@ from ...syntax import bound_names, clauses, contains, names_in, target_names
 from ..data_flow import ends
 from ..host_code import works_on_host
 from ..waits import NUMBERS, READS, Read, asked, only_raises, read_of
+from .shown import SERVICES, shown_each_round
 
 Role = Literal["each", "invariant", "again", "row", "in-row", "iterated", "plain"]
 _LOGGING = frozenset(
@@ -275,6 +277,8 @@ def _rows(read: Read, scene: Scene) -> bool:
 
 def use(read: Read, place: Place) -> str:
     """What the value is for, as advice: logged, summed up, a size, a number for torch."""
+    if shown_each_round(read, place):
+        return "It is shown in each round: show it every N rounds, and read it only there."
     node: cst.CSTNode = read.call
     parent = place.parent(node)
     while isinstance(
@@ -374,6 +378,8 @@ def _stem(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
 
 
 def _is_avoidable(read: Read, place: Place) -> bool:
+    if shown_each_round(read, place):
+        return False
     stops = ends(read.call, place)
     if stops <= {"tensor", "check", "sum"}:
         return True
@@ -430,8 +436,6 @@ _OF_TRAINING = re.compile(
     re.IGNORECASE,
 )
 """What is collected for a log, or to be looked at in the end, by its name."""
-_SERVICES = ("comet_ml.", "mlflow.", "neptune.", "swanlab.", "wandb.")
-"""Packages whose functions read at once what they are given."""
 
 
 def _logger(call: cst.Call, place: Place) -> Literal["keeps", "shows", ""]:
@@ -445,7 +449,7 @@ def _logger(call: cst.Call, place: Place) -> Literal["keeps", "shows", ""]:
         receiver = place.receiver(call)
         name = "" if receiver is None else place.text(receiver)
         return "keeps" if _FIGURES.search(name) or _OF_TRAINING.search(name) else ""
-    shows = place.name(call).startswith(_SERVICES) or last.startswith("add_scalar")
+    shows = place.name(call).startswith(SERVICES) or last.startswith("add_scalar")
     return "shows" if shows else "keeps"
 
 
@@ -488,7 +492,10 @@ class ReadRule(Rule):
         if read is None:
             return None
         role, row = place.once(("role", id(node)), lambda: _role(read, place))
-        return self.report(read, row, place) if role in self.roles else None
+        if role not in self.roles:
+            return None
+        told = replace(read, certainty="maybe") if _is_of_keywords(read, place) else read
+        return self.report(told, row, place)
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """The verdict on a read that plays the part."""
@@ -501,6 +508,21 @@ def given_text(node: cst.CSTNode, place: Place) -> str:
     while isinstance(parent, cst.BinaryOperation | cst.ConcatenatedString | cst.IfExp):
         parent = place.parent(parent)
     return place.last_name(parent) if isinstance(parent, cst.Call) else ""
+
+
+def _is_of_keywords(read: Read, place: Place) -> bool:
+    """Whether what is read is one of the keyword arguments of a call, whatever those are: meters that callers
+    give numbers, `def update(self, **figures):`, read what is a tensor nonetheless."""
+    params = getattr(place.function, "params", None)
+    keywords = params.star_kwarg if isinstance(params, cst.Parameters) else None
+    return keywords is not None and any(
+        isinstance(loop, cst.For)
+        and isinstance(loop.iter, cst.Call)
+        and place.text(loop.iter.func)
+        in (f"{keywords.name.value}.{way}" for way in ("items", "values"))
+        and bool(names_in(read.tensor) & target_names(loop))
+        for loop in place.loops
+    )
 
 
 def told_on_failure(node: cst.CSTNode, place: Place) -> bool:

@@ -1,0 +1,79 @@
+"""Whether a loop shows in each round what a number goes into, so that the host needs the number there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from pytest_dispatchguard import Place, nodes
+
+from ..data_flow import around
+from ..waits import NUMBERS, Read
+
+SERVICES = ("comet_ml.", "mlflow.", "neptune.", "swanlab.", "wandb.")
+"""Packages whose functions read at once what they are given."""
+_SHOWING = frozenset(
+    "add_scalar add_scalars format info print set_description set_description_str set_postfix "
+    "set_postfix_str write".split()
+)
+_COLLECTING = frozenset("add append extend put track update".split())
+
+
+def shown_each_round(read: Read, place: Place) -> bool:
+    """Whether what a number is added or given to is shown in every round that reads it:
+    `losses.update(loss.item())`, and `print(losses.avg)` some lines on."""
+    loop = place.loops[-1] if place.loops else None
+    if not isinstance(loop, cst.For | cst.While):
+        return False
+    keeper = _keeper(read.call, place)
+    return keeper != "" and _is_shown(keeper, read, loop, place)
+
+
+def _keeper(node: cst.BaseExpression, place: Place) -> str:
+    """The source of what a number is added or given to; empty if it is neither."""
+    parent = around(node, place)
+    while isinstance(parent, cst.BinaryOperation | cst.UnaryOperation) or (
+        isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round")
+    ):
+        parent = around(parent, place)
+    kept: cst.BaseExpression | None = None
+    if isinstance(parent, cst.AugAssign):
+        kept = parent.target
+    elif isinstance(parent, cst.Call) and place.last_name(parent) in _COLLECTING:
+        kept = place.receiver(parent)
+    while isinstance(kept, cst.Subscript):
+        kept = kept.value
+    return place.text(kept) if isinstance(kept, cst.Name | cst.Attribute) else ""
+
+
+def _is_shown(keeper: str, read: Read, loop: cst.For | cst.While, place: Place) -> bool:
+    showing = {id(call) for call in _calls_that_show(place)}
+    names, been_read = {keeper}, False
+    for node in nodes.walk(loop.body) if showing else ():
+        if node is read.call:
+            been_read = True
+        elif isinstance(node, cst.Continue) and been_read:
+            return False  # only some of the rounds come further
+        elif isinstance(node, cst.Assign) and _mentions(names, node.value, place):
+            names |= {place.text(target.target) for target in node.targets}
+        elif id(node) in showing and any(_mentions(names, a.value, place) for a in node.args):
+            return True
+    return False
+
+
+def _calls_that_show(place: Place) -> Iterator[cst.Call]:
+    """The calls beside a place, in every round, that show what they are given."""
+    for call, scene in place.calls():
+        if place.last_name(call) not in _SHOWING and not place.name(call).startswith(SERVICES):
+            continue
+        if scene.loops == place.loops and set(scene.conditions) <= set(place.conditions):
+            yield call
+
+
+def _mentions(names: set[str], node: cst.BaseExpression, place: Place) -> bool:
+    return any(
+        place.text(one) in names
+        for one in nodes.walk(node)
+        if isinstance(one, cst.Name | cst.Attribute)
+    )
