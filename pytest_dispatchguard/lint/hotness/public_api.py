@@ -9,7 +9,7 @@ from pytest_dispatchguard.lint.callgraph.families import families, holds_tensors
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import SCRIPT, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import in_tests, path_of
-from pytest_dispatchguard.lint.knowledge.entry_points import OFFERED, REWORKS_A_MODEL
+from pytest_dispatchguard.lint.knowledge.entry_points import LOADERS, OFFERED, REWORKS_A_MODEL
 from pytest_dispatchguard.lint.sources.packages import APART
 
 REASON = "called by users of the library"
@@ -35,7 +35,7 @@ _SETS_UP = re.compile(
     r"train(?:er)?|run|main|launch|spawn|"
     r"share_memory|pin_memory|set_\w+|enable|disable|count_(?:params|parameters|flops)|"
     r"compute_\w*stat(?:s|istics)|compute_(?:avg|average|mean)_num|guess|(?:get|make|sample)_init|\w+_(?:plots?|figures?)|"
-    r"(?:get_)?(?:rand(?:om)?|dummy|fake|mock|synthetic)_(?:data|inputs?|batch)|add_\w*adapters?|partial_fit|calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
+    r"(?:get_)?(?:rand(?:om)?|dummy|fake|mock|synthetic)_(?:data|inputs?|batch)|add_\w*adapters?|partial_fit|calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal|\w+_init$)(?:_\w*)?_?"
 )
 """Names of functions that run once, or are called by hand."""
 _FOR_PEOPLE = re.compile(r"Test(?:er|Case)?s?$|^Test|Bench|Profiler|Demo|Example|Verifier|Tuner")
@@ -118,6 +118,8 @@ def _is_offered(project: Project, function_id: str) -> bool:
         return True
     if not works or in_tests(project, function_id):
         return False
+    if any(LOADERS.fullmatch(name) for fact in facts for name in fact.params):
+        return False  # it runs once an epoch
     if any(map(_is_registered, facts)):
         return True
     return (not last.startswith("_") or last in _SPOKEN) and not sets_up(function_id)

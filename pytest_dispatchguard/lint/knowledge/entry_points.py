@@ -274,6 +274,8 @@ CALLED_MODEL = re.compile(
 """What is called so, and called, is a model in a file that works with torch."""
 BATCHES = re.compile(r"loader|data_?(?:set|source|iter)|batches|_dl\b", re.IGNORECASE)
 """What holds all batches, by its name: a loop around one over them goes through epochs."""
+LOADERS = re.compile(r"(?:\w+_)?(?:data_?)?loaders?|(?:\w+_)?data_?sets?")
+"""Parameters that hold all batches of an epoch, by their names."""
 TRAINS = re.compile(
     r"_?(?:\w+_)?train(?:ing)?_(?:step|batch|minibatch|micro_?batch|one_batch|one_step)"
 )

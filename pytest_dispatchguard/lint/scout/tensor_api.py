@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
-from pytest_dispatchguard.lint.knowledge.entry_points import CALLED_MODEL, STEPS, TRAINS
+from pytest_dispatchguard.lint.knowledge.entry_points import CALLED_MODEL, LOADERS, STEPS, TRAINS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
 from pytest_dispatchguard.lint.scout.tensor_guesses import said_to_be_tensors
@@ -298,15 +298,11 @@ def _model_calls(walk: Walk, reading: Reading, models: set[_Place]) -> list[Call
     ]
     if not calls:
         return []
-    takes_all = fact.training_loop or any(map(_LOADER.fullmatch, reading.params))
+    takes_all = fact.training_loop or any(map(LOADERS.fullmatch, reading.params))
     if takes_all and all(call.loop for call in calls):
         return []
     over = reading.rounds and _OVER_LOADER.search(_written(walk, fact))
     return [] if over else calls
-
-
-_LOADER = re.compile(r"(?:\w+_)?(?:data_?)?loaders?|(?:\w+_)?data_?sets?")
-"""Parameters that hold all batches of an epoch, by their names."""
 
 
 def _beside(name: str, reading: Reading) -> tuple[str, str]:

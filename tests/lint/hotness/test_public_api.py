@@ -72,10 +72,12 @@ def test_functions_that_take_tensors_are_called_by_users(body: str) -> None:
             return x
         ''',
         "@deprecated\ndef clip(x: Tensor): return x",
+        "def finish_init(x: Tensor): return x",
+        "def score(x: Tensor, val_loader): return [x.dot(y) for y in val_loader]",
     ],
     ids=[
         "no tensor", "private", "loads", "builds", "plots", "of a private class", "set up", "nested",
-        "documented as loading", "deprecated",
+        "documented as loading", "deprecated", "sets up at last", "once an epoch",
     ],
 )  # fmt: skip
 def test_other_functions_are_not(body: str) -> None:
