@@ -11,7 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
 from ..syncs.host_code import works_on_host
-from ..syntax import contains, is_word, target_names
+from ..syntax import contains, is_word, names_in, target_names
 from .devices import move_target
 
 _LOADER = re.compile(
@@ -83,7 +83,7 @@ class BatchCopyWaits(Rule):
             if not isinstance(loop, cst.For):
                 continue
             source = _source(loop, place)
-            if source is None:
+            if source is None or _is_moved_already(loop, place):
                 continue
             batch = _Batch(set(source.targets))
             batch.follow(loop, node, place.loops[number + 1 :], place)
@@ -157,6 +157,20 @@ def _source(loop: cst.For, place: Place) -> _Source | None:
             over = given[0]
     loader = _loader(over, place)
     return None if loader is None else _Source(loader, frozenset(_plain_names(target)))
+
+
+def _is_moved_already(loop: cst.For, place: Place) -> bool:
+    """Whether a loop goes over what `accelerator.prepare` gave: that puts each batch on the device itself."""
+    over = names_in(loop.iter)
+    return any(
+        over & names_in(argument.value)
+        for call, _ in place.calls(*_PREPARING)
+        for argument in call.args
+    )
+
+
+_PREPARING = ("prepare", "prepare_data_loader", "setup_dataloaders")
+"""Methods of Accelerate and Fabric that take data loaders."""
 
 
 def _positional(call: cst.Call) -> list[cst.BaseExpression]:

@@ -149,10 +149,37 @@ def _made_in(factory: cst.Call, dtype: str, place: Place) -> str | None:
     source = place.argument(factory, 0, "input") if like else place.receiver(factory)
     if source is None or not (like or (last in _OF_ANOTHER and place.is_tensor(source))):
         return None
+    if _is_cast_to(source, dtype, place):
+        return dtype
     known = place.kind(source).dtype
     return known if known and known != _CLASSES.get(dtype, "int") else ""
 
 
+def _is_cast_to(node: cst.BaseExpression, dtype: str, place: Place) -> bool:
+    """Whether a tensor has a dtype for sure: it, or what it was moved or cut from, was cast to it."""
+    for _ in range(_LONGEST):
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(node, cst.Call) and _cast_to(node, place) == dtype:
+            return True
+        elif isinstance(node, cst.Call) and _keeps_dtype(node, place):
+            node = place.receiver(node) or node
+        else:
+            known = place.value_of(node)
+            if known is None:
+                return False
+            node = known
+    return False
+
+
+def _keeps_dtype(call: cst.Call, place: Place) -> bool:
+    last = place.last_name(call)
+    return last in _KEEPING or (last == "to" and move_target(call, place) is not None)
+
+
+_KEEPING = frozenset("clone contiguous cpu cuda detach".split())
+_LONGEST = 8
+"""Steps back from a tensor to where it was cast."""
 _ENDS = frozenset({"end", "start", "step"})
 _WHOLE = (cst.Add, cst.FloorDivide, cst.Modulo, cst.Multiply, cst.Subtract)
 

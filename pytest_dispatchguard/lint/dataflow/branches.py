@@ -47,7 +47,30 @@ def cold_branches_of(
         condition, body_returns=returns, following_assigns=filled_after | origins
     )
     holds = decided(reader, node.test)
+    body_cold = body_cold or _is_of_the_first_round(reader, node)
     return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
+
+
+def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:
+    """Whether a branch fills what was set to None before the loop, where only the loop is hot: ``if preds is
+    None: preds = …``."""
+    loop = reader.scene.loops[-1] if reader.scene.loops else None
+    hot = reader.brief.hot.get(reader.scene.qualname)
+    if hot is None or not hot.only_loops or not isinstance(loop, cst.For | cst.While):
+        return False
+    if not m.matches(node.test, m.Comparison(left=m.Name(), comparisons=[_IS_NONE])):
+        return False
+    name = text(node.test.left)  # type: ignore[attr-defined]  # it is a comparison
+    if name not in reader.set_to_none:
+        return False
+    given = m.Assign(targets=[m.ZeroOrMore(), m.AssignTarget(m.Name(name)), m.ZeroOrMore()])
+    emptied = m.Assign(targets=given.targets, value=m.Name("None"))
+    return any(m.matches(one, given) for one in _smalls(_statements(node.body))) and not m.findall(
+        loop.body, emptied
+    )
+
+
+_IS_NONE = m.ComparisonTarget(m.Is(), m.Name("None"))
 
 
 def _with_flags(reader: Reader, condition: str) -> str:

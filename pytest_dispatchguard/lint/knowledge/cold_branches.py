@@ -24,6 +24,7 @@ from pytest_dispatchguard.lint.knowledge.counters import (
     is_first_round,
     is_last_round,
     is_of_few_rounds,
+    is_one_of,
     is_one_round,
     is_one_step,
     remainder,
@@ -56,7 +57,7 @@ _COLD_CALLS = frozenset(
 )
 _DEBUG = re.compile(
     r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on|_asserts?|_checks?|_prints?|_nans?|_?vi[sz]\w*)?|"
-    r"is_debug\w*|debugging|wall_clock_breakdown",
+    r"is_debug\w*|debug_(?!info)\w+|debugging|wall_clock_breakdown",
     re.IGNORECASE,
 )
 _DEBUG_SETTING = re.compile(r"_?debug_\w+", re.IGNORECASE)
@@ -263,7 +264,10 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
             return any(t for t, _ in parts), all(f for _, f in parts)
         # ``it == 0 or it % 500 == 0``: the first of few rounds.
         few = [
-            t or is_first_round(v) or ENDS.fullmatch(dotted(v).rpartition(".")[2])
+            t
+            or is_first_round(v)
+            or is_one_of(v, node.values)
+            or ENDS.fullmatch(dotted(v).rpartition(".")[2])
             for (t, _), v in zip(parts, node.values, strict=True)
         ]
         broken = any(isinstance(v, ast.Call) and _finds_broken_values(v) for v in node.values)

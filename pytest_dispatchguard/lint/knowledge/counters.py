@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|(?:^|_)it$", re.IGNORECASE)
 
@@ -65,6 +65,22 @@ def is_one_round(left: ast.expr, right: ast.expr) -> bool:
     """Whether a counter of steps is compared with a number: ``step == 1``."""
     number = isinstance(right, ast.Constant) and type(right.value) is int
     return number and _ROUND.fullmatch(dotted(left).rpartition(".")[2]) is not None
+
+
+def is_one_of(node: ast.expr, beside: Iterable[ast.expr]) -> bool:
+    """Whether a condition is about one round of what another beside it counts: ``step == total`` beside
+    ``step % log_every == 0``."""
+    counted = (one.left for one in beside if isinstance(one, ast.Compare))
+    counters = {
+        dotted(one.left)
+        for one in counted
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod)
+    } - {""}
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], ast.Eq)
+        and not counters.isdisjoint({dotted(node.left), dotted(node.comparators[0])})
+    )
 
 
 _ROUNDS_TO_LOG = re.compile(

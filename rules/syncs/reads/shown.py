@@ -48,7 +48,7 @@ def _keeper(node: cst.BaseExpression, place: Place) -> str:
 
 
 def _is_shown(keeper: str, read: Read, loop: cst.For | cst.While, place: Place) -> bool:
-    showing = {id(call) for call in _calls_that_show(place)}
+    showing = {id(node) for node in (*_calls_that_show(place), *_texts(loop))}
     names, been_read = {keeper}, False
     for node in nodes.walk(loop.body) if showing else ():
         if node is read.call:
@@ -57,9 +57,17 @@ def _is_shown(keeper: str, read: Read, loop: cst.For | cst.While, place: Place) 
             return False  # only some of the rounds come further
         elif isinstance(node, cst.Assign) and _mentions(names, node.value, place):
             names |= {place.text(target.target) for target in node.targets}
-        elif id(node) in showing and any(_mentions(names, a.value, place) for a in node.args):
+        elif id(node) in showing and any(_mentions(names, one, place) for one in _parts(node)):
             return True
     return False
+
+
+def _parts(node: cst.Call | cst.FormattedString) -> Iterator[cst.BaseExpression]:
+    """What is shown by a call, or in a text."""
+    if isinstance(node, cst.Call):
+        yield from (argument.value for argument in node.args)
+    else:
+        yield node
 
 
 def _calls_that_show(place: Place) -> Iterator[cst.Call]:
@@ -67,8 +75,20 @@ def _calls_that_show(place: Place) -> Iterator[cst.Call]:
     for call, scene in place.calls():
         if place.last_name(call) not in _SHOWING and not place.name(call).startswith(SERVICES):
             continue
-        if scene.loops == place.loops and set(scene.conditions) <= set(place.conditions):
+        if scene.loops == place.loops and all(
+            condition in place.conditions or place.usual(condition[0]) is condition[1]
+            for condition in scene.conditions
+        ):
             yield call
+
+
+def _texts(loop: cst.For | cst.While) -> Iterator[cst.FormattedString]:
+    """The texts that every round of a loop makes."""
+    for statement in loop.body.body:
+        if isinstance(statement, cst.SimpleStatementLine):
+            yield from (
+                one for one in nodes.walk(statement) if isinstance(one, cst.FormattedString)
+            )
 
 
 def _mentions(names: set[str], node: cst.BaseExpression, place: Place) -> bool:
