@@ -79,14 +79,7 @@ class BatchCopyWaits(Rule):
             return None
         if not _waits(node, place) or works_on_host(place):
             return None
-        for number, loop in enumerate(place.loops):
-            if not isinstance(loop, cst.For):
-                continue
-            source = _source(loop, place)
-            if source is None or _is_moved_already(loop, place):
-                continue
-            batch = _Batch(set(source.targets))
-            batch.follow(loop, node, place.loops[number + 1 :], place)
+        for source, batch in _batches_around(node, place):
             if not batch.has(receiver):
                 continue
             computed = batch.is_computed(receiver)
@@ -157,6 +150,25 @@ def _source(loop: cst.For, place: Place) -> _Source | None:
             over = given[0]
     loader = _loader(over, place)
     return None if loader is None else _Source(loader, frozenset(_plain_names(target)))
+
+
+def is_of_a_loader(call: cst.Call, place: Place) -> bool:
+    """Whether what a method is called on is a batch as a loader gives it, or a part of one."""
+    receiver = place.receiver(call)
+    return receiver is not None and any(
+        batch.has(receiver) for _, batch in _batches_around(call, place)
+    )
+
+
+def _batches_around(node: cst.Call, place: Place) -> Iterator[tuple[_Source, _Batch]]:
+    """What the loops around a call get from loaders, as far as the call, that has not been moved."""
+    for number, loop in enumerate(place.loops):
+        source = _source(loop, place) if isinstance(loop, cst.For) else None
+        if source is None or not isinstance(loop, cst.For) or _is_moved_already(loop, place):
+            continue
+        batch = _Batch(set(source.targets))
+        batch.follow(loop, node, place.loops[number + 1 :], place)
+        yield source, batch
 
 
 def _is_moved_already(loop: cst.For, place: Place) -> bool:

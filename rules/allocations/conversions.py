@@ -11,6 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
 from ..syntax import is_word, unpacked
+from .batches import is_of_a_loader
 from .data import COPIED, LEGACY_CLASSES, data_argument
 from .uses import bare
 
@@ -68,6 +69,8 @@ class LegacyTensorType(Rule):
             return None
         if module == "torch" and place.kind(receiver).is_tensor and place.kind(receiver).host:
             return None
+        if module == "torch" and is_of_a_loader(node, place):
+            return None  # it is on the CPU yet
         kind = place.kind(receiver)
         sure = module == "torch" and kind.is_tensor and kind.sure
         where = "the CPU" if module == "torch" else "the current GPU"

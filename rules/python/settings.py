@@ -95,6 +95,8 @@ def _of_settings(node: cst.BaseComp, place: Place) -> bool:
     for part in nodes.walk(node):
         if isinstance(part, cst.Lambda | cst.Await | cst.Yield | cst.NamedExpr):
             return False
+        if isinstance(part, cst.List | cst.Dict) and not part.elements:
+            return False  # to be filled in this call
         if isinstance(part, cst.Call) and not _is_pure(part, bound, place):
             return False
         if isinstance(part, cst.Attribute) and part.attr.value == "training":

@@ -34,6 +34,8 @@ _CONFIG_CLASS = re.compile(
 _DEPRECATED = re.compile(
     r"(?:\w+[.:])*_*Deprecated(?:\w*(?:Model|Module|Layer|Pipeline|Class|Metric|Loss))?(?:Mixin)?"
 )
+_FOR_DEBUGGING = re.compile(r"_*Debug(?!ged)\w*|\w*Debugger")
+"""Classes for whoever looks for an error."""
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Exception|Error|Warning)")
 
 
@@ -200,7 +202,7 @@ def _sets_up(project: Project, function_id: str) -> bool:
 
 
 def _goes_away(project: Project, function_id: str) -> bool:
-    """Whether it or its class is deprecated, so that nobody would optimize it."""
+    """Whether it or its class is deprecated, or for debugging, so that nobody would optimize it."""
     owner = class_of(project, function_id)
     if owner:
         fact = project.classes[owner]
@@ -208,7 +210,7 @@ def _goes_away(project: Project, function_id: str) -> bool:
             return False
         if any(_DEPRECATED.fullmatch(base) for base in (*fact.bases, *mro(project, owner)[1:])):
             return True
-        if _is_deprecated(fact.decorators):
+        if _is_deprecated(fact.decorators) or _FOR_DEBUGGING.fullmatch(fact.name):
             return True
     return all(_is_deprecated(fact.decorators) for fact in project.functions[function_id])
 

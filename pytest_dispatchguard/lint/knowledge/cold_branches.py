@@ -38,7 +38,7 @@ _WORTH_PARSING = (
     xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
     wall_clock record_ is_save should_save do_save is_last_ is_report should_report should_record should_summ
-    is_ckpt is_checkpoint should_checkpoint plot visuali last_
+    is_ckpt is_checkpoint should_checkpoint plot visuali last_ vis_
     loglevel log_level anomaly divisible interval every freq period version nccl gloo snapshot""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
@@ -71,7 +71,7 @@ _ASKS_DEBUG = re.compile(
 )
 """The name of a function that says whether somebody looks for an error."""
 _NOW_AND_THEN = re.compile(
-    r"_?(?:is|should|do|to)_log(?:ging)?(?:_\w+)?|_?log_(?:\w+_)?(?:info|stats|details|histograms?|images?)|_?(?:is_|in_)?(?:auto)?tuning(?:_mode)?|"
+    r"_?(?:\w+_)?vis_(?:results?|images?|flag)|_?(?:is|should|do|to)_log(?:ging)?(?:_\w+)?|_?log_(?:\w+_)?(?:info|stats|details|histograms?|images?)|_?(?:is_|in_)?(?:auto)?tuning(?:_mode)?|"
     r"_?(?:should_|do_|is_)?dump(?:_enabled|_inputs|_outputs|_tensors)?|"
     r"_?(?:is|should|do|to)_(?:save|report|plot|render|checkpoint|ckpt|record|summari[sz]e)(?:_\w+)?|"
     r"_?(?:do_|with_|make_|save_)?(?:plots?|plotting|visuali[sz](?:e|ations?))|"

@@ -15,7 +15,7 @@ COLD_METHODS = re.compile(
     r"__getstate__|__setstate__|__reduce__|__reduce_ex__|__getnewargs__|__deepcopy__|__copy__|__dir__|"
     r"compute_output_spec|symbolic_call|compute_output_shape|_?reset_parameters|_?init_weights|_?initialize_weights|"
     r"_?(?:reset|init)_(?:parameters|weights|params)\w*|weight_init|_?export\w*|onnx\w*|\w*_to_onnx|"
-    r"_?plot\w*|_?draw_\w*debug\w*|\w*debug_(?:draw|vi[sz])\w*|_?print_\w+|_?show\w*|_?log_(?:metrics|summary|images?)|_?summary\w*|_?download\w*|"
+    r"_?plot\w*|_?draw_\w*debug\w*|\w*debug_(?:draw|vi[sz])\w*|_?print_\w+|_?show\w*|_?display_\w+|_?log_(?:metrics|summary|images?)|_?summary\w*|_?download\w*|"
     r"_?convert_(?:checkpoint|state_dict|weights|config)\w*|add_\w*arguments?|main|cli|launch_(?:eval|train|server|job|distributed|workers?|process)\w*|_?parse_args|"
     r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)(?!\w*(?:arg|batch|input|output))\w*|__class_getitem__|"
     r"test[A-Z]\w*|validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"

@@ -72,15 +72,22 @@ def is_one_of(node: ast.expr, beside: Iterable[ast.expr]) -> bool:
     ``step % log_every == 0``."""
     counted = (one.left for one in beside if isinstance(one, ast.Compare))
     counters = {
-        dotted(one.left)
+        _plain(one.left)
         for one in counted
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod)
     } - {""}
     return (
         isinstance(node, ast.Compare)
         and isinstance(node.ops[0], ast.Eq)
-        and not counters.isdisjoint({dotted(node.left), dotted(node.comparators[0])})
+        and not counters.isdisjoint({_plain(node.left), _plain(node.comparators[0])})
     )
+
+
+def _plain(node: ast.expr) -> str:
+    """The counter that an expression is, or is one more or less than: `step` of ``step + 1``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
+        return dotted(node.left) if isinstance(node.op, ast.Add | ast.Sub) else ""
+    return dotted(node)
 
 
 _ROUNDS_TO_LOG = re.compile(

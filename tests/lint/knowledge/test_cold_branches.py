@@ -57,6 +57,8 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "self.global_step == 0",
         "step == 1 or step % 500 == 0",
         "step % args.log_interval == 0 or step == iters",
+        "(step + 1) % config.log_interval == 0 or (step + 1) == 1",
+        "vis_result",
         "(step % args.save_interval == 0 or step == iters) and is_main_process()",
         "step % viz_iters == 0",
         "every is not None and (done or step % every == 0) and step != start",
