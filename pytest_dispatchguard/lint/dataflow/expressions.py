@@ -20,7 +20,7 @@ from pytest_dispatchguard.lint.dataflow.containers import (
 )
 from pytest_dispatchguard.lint.dataflow.lookups import read_attribute, read_name, read_subscript
 from pytest_dispatchguard.lint.dataflow.reader import Handler, Reader
-from pytest_dispatchguard.lint.kinds.kinds import FUNCTION, OTHER, SCALAR, TEXT, UNKNOWN, Kind
+from pytest_dispatchguard.lint.kinds.kinds import FUNCTION, NESTED, OTHER, SCALAR, TEXT, UNKNOWN, Kind
 from pytest_dispatchguard.lint.kinds.placement import placed
 
 
@@ -35,7 +35,14 @@ def _binary(reader: Reader, node: cst.BinaryOperation) -> Kind:
         return replace(kind, dtype="bool")
     if left.what == "text":
         return TEXT
+    if kind.what in ("tensor", "unknown") and _adds_a_list(node):
+        return NESTED  # to a tensor no list can be added
     return kind
+
+
+def _adds_a_list(node: cst.BinaryOperation) -> bool:
+    """Whether a list that is written down is added to something: ``[0] + x``."""
+    return type(node.operator) is cst.Add and cst.List in (type(node.left), type(node.right))
 
 
 def _unary(reader: Reader, node: cst.UnaryOperation) -> Kind:

@@ -80,7 +80,7 @@ def test_what_modules_of_the_project_give_is_a_tensor_or_holds_some() -> None:
         ("net(x) @ x.cpu()", "tensor"),
         ("net(x)[0]", "tensor?"),
         ("net(x).values()", "tensor?"),
-        ("[net(x)] + net(x)", "tensor?"),
+        ("[net(x)] + net(x)", "nested"),
         ("net(x) in x", "scalar"),
     ],
 )

@@ -92,6 +92,7 @@ def test_expressions_that_are_host_values(expression: str) -> None:
         ("str(x)", "text"),
         ("None", "none"),
         ("[x, x]", "nested"),
+        ("[0] + something(x) + [3]", "nested"),
         ("{'a': x}", "nested"),
         ("(x, 1)", "nested"),
         ("[v for v in x]", "nested"),
