@@ -15,7 +15,7 @@ from .allocations.aliases import others_of, spots_written
 from .allocations.data import LEARNS
 from .allocations.uses import given_to_writers
 from .syncs.waits import RANDOM, REDUCING
-from .syntax import bound_names, contains, names_in
+from .syntax import bound_names, called_name, contains, names_in
 
 
 def same_value(
@@ -212,6 +212,15 @@ def _opened(node: cst.BaseExpression, place: Place) -> frozenset[str]:
     return frozenset(found) - {"torch"}
 
 
+def draws(node: cst.CSTNode) -> bool:
+    """Whether a call gives something else each time, by its name: a random number, or the next one."""
+    if not isinstance(node, cst.Call):
+        return False
+    last = called_name(node)
+    return last in RANDOM or last in _TAKES or _DRAWS.search(last) is not None
+
+
+_TAKES = frozenset({"choice", "next", "perf_counter", "pop", "popleft", "time"})
 _DRAWS = re.compile(
     r"binomial|drop|rand|gumbel|poisson|rrelu|scaled_dot_product|multi_head|fractional|sample|standard_gamma"
 )
@@ -239,9 +248,9 @@ def settled(node: cst.BaseExpression, place: Place) -> bool:
             settled(c.comparator, place) for c in node.comparisons
         )
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        last = node.func.attr.value
-        if last.endswith("_") or last in RANDOM or _DRAWS.search(last):
+        if node.func.attr.value.endswith("_") or draws(node):
             return False
+        last = node.func.attr.value
         ours = place.name(node).startswith("torch.") or (
             (place.kind(node.func.value).is_tensor or last in REDUCING)
             and settled(node.func.value, place)

@@ -7,8 +7,9 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
+from pytest_dispatchguard import Call, Finding, Kind, Place, Rule, nodes
 
+from ..same_value import draws
 from ..syncs.host_code import gathers_objects
 from ..syncs.lightning import logged, may_log
 from ..syntax import assigned, is_word, item_key, method_call
@@ -224,6 +225,7 @@ class HostDataToDevice(Rule):
             place.loops
             and place.invariant(node, place.loops[-1])
             and not is_written_to(node, place)
+            and not any(map(draws, nodes.walk(node)))
         ):
             return True, "it is the same in every iteration of the loop: build it before"
         one = data.elements[0].value if _has_one(data) else None

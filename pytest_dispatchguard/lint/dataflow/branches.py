@@ -10,7 +10,7 @@ import libcst.matchers as m
 
 from pytest_dispatchguard.lint.dataflow.narrowing import decided
 from pytest_dispatchguard.lint.dataflow.reader import Reader
-from pytest_dispatchguard.lint.facts import ONE
+from pytest_dispatchguard.lint.facts import ONE, SCRIPT
 from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
@@ -47,8 +47,14 @@ def cold_branches_of(
         condition, body_returns=returns, following_assigns=filled_after | origins
     )
     holds = decided(reader, node.test)
-    body_cold = body_cold or _is_of_the_first_round(reader, node)
+    body_cold = body_cold or _is_of_the_first_round(reader, node) or _tries_itself(reader, node)
     return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
+
+
+def _tries_itself(reader: Reader, node: cst.If) -> bool:
+    """Whether a branch of a function is for when its own file is run, which tries what it defines."""
+    is_main = m.Comparison(m.Name("__name__"), [m.ComparisonTarget(m.Equal(), m.SimpleString())])
+    return reader.scene.qualname != SCRIPT and m.matches(node.test, is_main)
 
 
 def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:

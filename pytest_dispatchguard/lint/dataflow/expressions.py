@@ -20,7 +20,15 @@ from pytest_dispatchguard.lint.dataflow.containers import (
 )
 from pytest_dispatchguard.lint.dataflow.lookups import read_attribute, read_name, read_subscript
 from pytest_dispatchguard.lint.dataflow.reader import Handler, Reader
-from pytest_dispatchguard.lint.kinds.kinds import FUNCTION, NESTED, OTHER, SCALAR, TEXT, UNKNOWN, Kind
+from pytest_dispatchguard.lint.kinds.kinds import (
+    FUNCTION,
+    NESTED,
+    OTHER,
+    SCALAR,
+    TEXT,
+    UNKNOWN,
+    Kind,
+)
 from pytest_dispatchguard.lint.kinds.placement import placed
 
 

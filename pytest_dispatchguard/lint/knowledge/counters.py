@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterable
 
-COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|(?:^|_)it$", re.IGNORECASE)
+COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|(?:^|_)itr?$", re.IGNORECASE)
 
 
 def dotted(node: ast.expr) -> str:

@@ -29,11 +29,12 @@ from pytest_dispatchguard.lint.scout.tensor_api import (
     documented_tensors,
     feeding_rounds,
     feeds_a_model,
-    feeds_by,
     goes_over_a_loader,
+    leave_other_loops,
     loop_head,
     model_callers,
     reads_what_it_is_given,
+    rounds_by,
     takes_a_batch,
     takes_tensors,
 )
@@ -305,7 +306,10 @@ def finish(walk: Walk) -> FileFacts:
             fact.tensors = []
         elif reading.document:
             fact.tensors = sorted({*fact.tensors, *documented_tensors(reading)})
-        fact.feeds_model = fact.feeds_model or feeds_by(walk, reading, models, forwarded)
+        by = rounds_by(walk, reading, models, forwarded)
+        fact.feeds_model = fact.feeds_model or bool(by)
+        if fact.feeds_model and not fact.training_loop:
+            leave_other_loops(walk, reading, by)
         fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
         if fact.name in walk.operations:

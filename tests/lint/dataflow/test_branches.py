@@ -9,6 +9,11 @@ def cold(source: str) -> list[bool]:
     return [e.scene.cold for e in read(source).events if e.event == "call" and e.name == "show"]
 
 
+def test_what_a_file_tries_itself_is_cold() -> None:
+    statements = "if __name__ == '__main__':\n    show(x)\nshow(x)\n"
+    assert cold(body(statements)) == [True, False]
+
+
 def test_error_paths_and_once_only_guards_are_cold() -> None:
     source = """
     class Layer(nn.Module):
