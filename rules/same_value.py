@@ -222,7 +222,7 @@ def draws(node: cst.CSTNode) -> bool:
 
 _TAKES = frozenset({"choice", "next", "perf_counter", "pop", "popleft", "time"})
 _DRAWS = re.compile(
-    r"binomial|drop|rand|gumbel|poisson|rrelu|scaled_dot_product|multi_head|fractional|sample|standard_gamma"
+    r"binomial|drop|rand|gumbel|poisson|rrelu|scaled_dot_product|multi_head|fractional|(?<!down)(?<!up)sample|standard_gamma"
 )
 """Functions that draw random numbers, or may, by their names."""
 

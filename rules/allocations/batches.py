@@ -11,7 +11,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
 from ..syncs.host_code import works_on_host
-from ..syntax import contains, is_word, names_in, target_names
+from ..syntax import contains, is_word, target_names
 from .devices import move_target
 
 _LOADER = re.compile(
@@ -155,7 +155,7 @@ def _source(loop: cst.For, place: Place) -> _Source | None:
 def is_of_a_loader(call: cst.Call, place: Place) -> bool:
     """Whether what a method is called on is a batch as a loader gives it, or a part of one."""
     receiver = place.receiver(call)
-    return receiver is not None and any(
+    return (receiver is not None and not _is_moved(receiver, place)) and any(
         batch.has(receiver) for _, batch in _batches_around(call, place)
     )
 
@@ -163,8 +163,10 @@ def is_of_a_loader(call: cst.Call, place: Place) -> bool:
 def _batches_around(node: cst.Call, place: Place) -> Iterator[tuple[_Source, _Batch]]:
     """What the loops around a call get from loaders, as far as the call, that has not been moved."""
     for number, loop in enumerate(place.loops):
-        source = _source(loop, place) if isinstance(loop, cst.For) else None
-        if source is None or not isinstance(loop, cst.For) or _is_moved_already(loop, place):
+        if not isinstance(loop, cst.For) or _is_moved_already(loop, place):
+            continue
+        source = _source(loop, place)
+        if source is None:
             continue
         batch = _Batch(set(source.targets))
         batch.follow(loop, node, place.loops[number + 1 :], place)
@@ -173,9 +175,9 @@ def _batches_around(node: cst.Call, place: Place) -> Iterator[tuple[_Source, _Ba
 
 def _is_moved_already(loop: cst.For, place: Place) -> bool:
     """Whether a loop goes over what `accelerator.prepare` gave: that puts each batch on the device itself."""
-    over = names_in(loop.iter)
+    over = {place.dotted(one) for one in nodes.walk(loop.iter)} - {"", place.self_name}
     return any(
-        over & names_in(argument.value)
+        place.dotted(argument.value) in over
         for call, _ in place.calls(*_PREPARING)
         for argument in call.args
     )
@@ -279,15 +281,25 @@ class _Batch:
                 self._bind(one.value, other.value, place)
             return
         names = set(_plain_names(target))
-        moved = isinstance(value, cst.Call) and (
-            place.last_name(value) == "cuda" or move_target(value, place) is not None
-        )
+        moved = _is_moved(value, place)
         part, computed = self.has(value), self.is_computed(value)
         self.names -= names
         self.computed -= names
         if part and not moved:
             self.names |= names
             self.computed |= names if computed else set()
+
+
+def _is_moved(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression, or what its methods are called on, is moved to a device."""
+    while isinstance(node, cst.Call):
+        if place.last_name(node) == "cuda" or move_target(node, place) is not None:
+            return True
+        receiver = place.receiver(node)
+        if receiver is None:
+            break
+        node = receiver
+    return False
 
 
 def _called(call: cst.Call) -> str:

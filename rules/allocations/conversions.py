@@ -22,8 +22,9 @@ class LegacyTensorType(Rule):
     ## What it does
 
     Finds `x.type(torch.BoolTensor)` and its like, also by their names as text. A tensor that is surely on the
-    CPU already is left alone. It is a note where nothing says that it is a tensor on the device, and for
-    `x.type(torch.cuda.BoolTensor)`, which moves nothing that is there already.
+    CPU already is left alone, and so is a batch as a data loader gives it. It is a note where nothing says
+    that it is a tensor on the device, and for `x.type(torch.cuda.BoolTensor)`, which moves nothing that is
+    there already.
 
     ## Why it costs
 

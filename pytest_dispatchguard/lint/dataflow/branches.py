@@ -12,6 +12,7 @@ from pytest_dispatchguard.lint.dataflow.narrowing import decided
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.facts import ONE, SCRIPT
 from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
+from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _LINES = frozenset({cst.SimpleStatementLine, cst.SimpleStatementSuite})
@@ -69,11 +70,19 @@ def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:
     name = text(node.test.left)  # type: ignore[attr-defined]  # it is a comparison
     if name not in reader.set_to_none:
         return False
+    around = reader.scene.loops[:-1]
+    if around and not (isinstance(loop, cst.For) and BATCHES.search(text(loop.iter))):
+        return False  # it may be filled once in each step
     given = m.Assign(targets=[m.ZeroOrMore(), m.AssignTarget(m.Name(name)), m.ZeroOrMore()])
-    emptied = m.Assign(targets=given.targets, value=m.Name("None"))
-    return any(m.matches(one, given) for one in _smalls(_statements(node.body))) and not m.findall(
-        loop.body, emptied
-    )
+    bound = [one for one in m.findall(loop.body, m.Assign()) if name in _bound_by(one)]
+    filling = [one for one in _smalls(_statements(node.body)) if m.matches(one, given)]
+    return bool(filling) and not any(m.findall(one, m.Name("None")) for one in bound)
+
+
+def _bound_by(node: cst.CSTNode) -> set[str]:
+    """The names that an assignment binds."""
+    targets = node.targets if isinstance(node, cst.Assign) else ()
+    return {n.value for t in targets for n in m.findall(t, m.Name()) if isinstance(n, cst.Name)}
 
 
 _IS_NONE = m.ComparisonTarget(m.Is(), m.Name("None"))

@@ -118,11 +118,16 @@ def _is_offered(project: Project, function_id: str) -> bool:
         return True
     if not works or in_tests(project, function_id):
         return False
-    if any(LOADERS.fullmatch(name) for fact in facts for name in fact.params):
+    if any(map(takes_all, facts)):
         return False  # it runs once an epoch
     if any(map(_is_registered, facts)):
         return True
     return (not last.startswith("_") or last in _SPOKEN) and not sets_up(function_id)
+
+
+def takes_all(fact: FunctionFact) -> bool:
+    """Whether a function is given all batches of an epoch, by the names of its parameters."""
+    return any(map(LOADERS.fullmatch, fact.params))
 
 
 def is_training_script(facts: FileFacts) -> bool:

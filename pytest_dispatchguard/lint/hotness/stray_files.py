@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_dispatchguard.lint.callgraph.project import Project
 
-BY_NAME = frozenset("hydra imp importlib jsonargparse pkgutil pydoc runpy".split())
+_BY_NAME = frozenset("hydra imp importlib jsonargparse pkgutil pydoc runpy".split())
 """Packages that import what a text names, so that no import tells of it."""
 _LOADED_BY_NAME = re.compile(
     r"(?:^|/)(?:__init__|conftest|hubconf|setup|(?:config|configuration|modeling)_\w+)\.py$|\.ipynb$"
@@ -18,7 +18,7 @@ _LOADED_BY_NAME = re.compile(
 
 def stray_files(project: Project) -> frozenset[str]:
     """The paths of such files, of those that stand beside others that are imported."""
-    if any(target.partition(".")[0] in BY_NAME for target in _targets(project)):
+    if any(map(imports_by_name, _targets(project))):
         return frozenset()
     ends, parts = _by_end(project), parts_of(project.modules)
     imports = {
@@ -48,8 +48,12 @@ def parts_of(modules: Iterable[str]) -> frozenset[str]:
 
 def may_reach(target: str, parts: frozenset[str]) -> bool:
     """Whether an import may lead to files of the project, or to all of them by their names."""
-    first = target.partition(".")[0]
-    return first in parts or first in BY_NAME
+    return target.partition(".")[0] in parts or imports_by_name(target)
+
+
+def imports_by_name(target: str) -> bool:
+    """Whether what is imported imports what a text names."""
+    return target.partition(".")[0] in _BY_NAME or target.endswith(".LightningCLI")
 
 
 def _by_end(project: Project) -> Mapping[str, list[str]]:
@@ -69,8 +73,11 @@ def _imported_by(
 ) -> Iterator[str]:
     """The files that the imports of one may run; all of them, where it may be either of several."""
     folder = path.rpartition("/")[0]
-    for _, target in project.files[path].imports:
+    for bound, target in project.files[path].imports:
         name = target if target.partition(".")[0] in parts else ""
+        if bound in ("*", target) and target in project.packages:
+            # `import nets.unet` binds `nets`, and a star import may name modules.
+            yield from (p for m, p in project.modules.items() if m.startswith(f"{target}."))
         while name:
             beside = f"{folder}/{name.replace('.', '/')}.py".removeprefix("/")
             if beside in project.files:

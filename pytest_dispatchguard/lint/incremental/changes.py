@@ -16,7 +16,11 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules, holds_te
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
-from pytest_dispatchguard.lint.hotness.public_api import is_training_script, is_without_gradients
+from pytest_dispatchguard.lint.hotness.public_api import (
+    is_training_script,
+    is_without_gradients,
+    takes_all,
+)
 from pytest_dispatchguard.lint.hotness.roots import model_calls
 from pytest_dispatchguard.lint.knowledge.entry_points import FORWARDS, LIBRARY_ROOTS, OFFERED, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
@@ -149,6 +153,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
                 return None
             if (was.params, was.defaults) != (is_.params, is_.defaults):
                 takes.add(was.name)
+                offers |= takes_all(was) != takes_all(is_)
             if was.returns != is_.returns:
                 returns.add(was.name)
         if was.reads != is_.reads:

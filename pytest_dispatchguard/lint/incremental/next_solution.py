@@ -154,7 +154,8 @@ def matters_in(
 def _imports_more(
     old: FileFacts, new: FileFacts, state: last_solution.State, library: Container[str]
 ) -> bool:
-    """Whether a file imports something of an application that it did not, as far as names tell."""
+    """Whether a file imports something of the project that it did not, as far as names tell: in the library,
+    of what is beside that."""
     parts = parts_of(module for _, _, module in state.files.values() if module not in library)
     return any(may_reach(target, parts) for _, target in set(new.imports) - set(old.imports))
 
@@ -175,7 +176,8 @@ def _changes(
             return None
         if change.offers and about.module in matters.library:
             return None  # the public API changed
-        if change.bound and _imports_more(old[rel], facts, state, matters.library):
+        others = matters.library if about.module in matters.library else ()
+        if change.bound and _imports_more(old[rel], facts, state, others):
             return None  # files may no longer stand alone
         came = [(function, facts) for function in change.came]
         went = [(function, old[rel]) for function in change.went]

@@ -29,12 +29,11 @@ from pytest_dispatchguard.lint.scout.tensor_api import (
     documented_tensors,
     feeding_rounds,
     feeds_a_model,
+    feeds_by,
     goes_over_a_loader,
-    leave_other_loops,
     loop_head,
     model_callers,
     reads_what_it_is_given,
-    rounds_by,
     takes_a_batch,
     takes_tensors,
 )
@@ -306,10 +305,7 @@ def finish(walk: Walk) -> FileFacts:
             fact.tensors = []
         elif reading.document:
             fact.tensors = sorted({*fact.tensors, *documented_tensors(reading)})
-        by = rounds_by(walk, reading, models, forwarded)
-        fact.feeds_model = fact.feeds_model or bool(by)
-        if fact.feeds_model and not fact.training_loop:
-            leave_other_loops(walk, reading, by)
+        fact.feeds_model = fact.feeds_model or feeds_by(walk, reading, models, forwarded)
         fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
         if fact.name in walk.operations:

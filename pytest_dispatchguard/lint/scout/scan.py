@@ -113,7 +113,7 @@ def _facts(
 
 
 _SETS_UP = re.compile(
-    rb"(?:\w+\.)*(?:append|basicConfig|disable|disable_\w+|filterwarnings|insert|set\w+|simplefilter|use)\("
+    rb"(?:\w+\.)*(?:append|basicConfig|disable|disable_\w+|filterwarnings|insert|set(?:_\w+|[A-Z]\w*|default|err|recursionlimit)|simplefilter|use)\("
 )
 """Calls of a module that prepare for others: `sys.path.append(…)`, `warnings.filterwarnings(…)`."""
 
@@ -133,6 +133,9 @@ def _does_something(source: bytes, node: Node) -> bool:
         return not all(_PLAIN.match(source, one.start_byte) for one in decorators)
     if node.type == "if_statement":
         return b"__name__" in written[:80]
+    if node.type == "try_statement":
+        blocks = (one for one in node.named_children if one.type == "block")
+        return any(_does_something(source, one) for block in blocks for one in block.named_children)
     if node.type != "expression_statement":
         return node.type in ("for_statement", "while_statement", "with_statement")
     return node.named_children[0].type == "call" and _SETS_UP.match(written) is None

@@ -342,17 +342,16 @@ def loop_head(walk: Walk, loop: int) -> str:
     return walk.source[loop : loop + _HEAD].decode("utf-8", "replace")
 
 
-def rounds_by(
+def feeds_by(
     walk: Walk, reading: Reading, models: ModelCallers, forwarded: set[tuple[str, str]]
-) -> set[tuple[int, ...]]:
-    """The loops that call a function beside them, or a method of their own class, that calls a model; in a
+) -> bool:
+    """Whether a loop calls a function beside it, or a method of its own class, that calls a model; in a
     function that is not `forwarded` to. A loop over epochs, or data sets, feeds none by a function that loops
     itself."""
     fact = reading.fact
     assert fact is not None
-    found = set[tuple[int, ...]]()
     if _place_of(reading) in forwarded or _place_of(reading)[1] in _FORWARDS:
-        return found
+        return False
     for (name, how), call in reading.calls.items():
         rounds = reading.rounds.get((name, how))
         if how != "call" or not call.loop or not rounds:
@@ -365,8 +364,8 @@ def rounds_by(
         ):
             continue
         if not places.isdisjoint(models.all):
-            found |= rounds
-    return found
+            return True
+    return False
 
 
 _OVER_LOADER = re.compile(
@@ -435,24 +434,9 @@ def _takes_training_steps(reading: Reading) -> bool:
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     """Whether a loop calls what is surely a module, goes through an environment, or takes steps of a
     training, by their names."""
-    return _feeds_by_names(walk, reading) or bool(feeding_rounds(walk, reading))
-
-
-def _feeds_by_names(walk: Walk, reading: Reading) -> bool:
-    return _goes_through_an_environment(walk, reading) or _takes_training_steps(reading)
-
-
-def leave_other_loops(walk: Walk, reading: Reading, by: set[tuple[int, ...]]) -> None:
-    """Of a function that feeds a model in some loops, others run now and then: what works out the figures at
-    the end. Those in a feeding loop, or around it, stay what they are."""
-    fed = feeding_rounds(walk, reading) | by
-    if not fed or _feeds_by_names(walk, reading):
-        return
-    related = {loop for around in fed for loop in around}
-    for key, call in reading.calls.items():
-        rounds = reading.rounds.get(key)
-        if rounds and not any(related.intersection(around) for around in rounds):
-            call.loop = False
+    if _goes_through_an_environment(walk, reading) or _takes_training_steps(reading):
+        return True
+    return bool(feeding_rounds(walk, reading))
 
 
 _WARMS_UP = re.compile(r"for \w+ in range\([^\n]*warm_?up")

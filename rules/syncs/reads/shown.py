@@ -42,15 +42,17 @@ def _keeper(node: cst.BaseExpression, place: Place) -> str:
         kept = parent.target
     elif isinstance(parent, cst.Call) and place.last_name(parent) in _COLLECTING:
         kept = place.receiver(parent)
-    while isinstance(kept, cst.Subscript):
-        kept = kept.value
-    return place.text(kept) if isinstance(kept, cst.Name | cst.Attribute) else ""
+    of = kept
+    while isinstance(of, cst.Subscript):
+        of = of.value
+    own = kept is None or place.text(kept) == place.self_name
+    return place.text(kept) if kept and not own and isinstance(of, cst.Name | cst.Attribute) else ""
 
 
 def _is_shown(keeper: str, read: Read, loop: cst.For | cst.While, place: Place) -> bool:
     showing = {id(node) for node in (*_calls_that_show(place), *_texts(loop))}
-    names, been_read = {keeper}, False
-    for node in nodes.walk(loop.body) if showing else ():
+    names, been_read = {keeper, keeper.partition("[")[0]}, False
+    for node in nodes.walk(loop.body, without=(cst.For, cst.While)) if showing else ():
         if node is read.call:
             been_read = True
         elif isinstance(node, cst.Continue) and been_read:
@@ -92,8 +94,14 @@ def _texts(loop: cst.For | cst.While) -> Iterator[cst.FormattedString]:
 
 
 def _mentions(names: set[str], node: cst.BaseExpression, place: Place) -> bool:
-    return any(
-        place.text(one) in names
+    """Whether an expression has what is called so, but as a table of which it takes another part."""
+    parts = {
+        id(one.value)
         for one in nodes.walk(node)
-        if isinstance(one, cst.Name | cst.Attribute)
+        if isinstance(one, cst.Subscript) and place.text(one) not in names
+    }
+    return any(
+        place.text(one) in names and id(one) not in parts
+        for one in nodes.walk(node)
+        if isinstance(one, cst.Name | cst.Attribute | cst.Subscript)
     )

@@ -26,7 +26,9 @@ class ItemRead(ReadRule):
 
     Finds `.item()` on tensors that may live on a device, in hot code, where the number goes back into
     tensors, is summed up, logged in a loop, or only checked. Where the host needs it (for a shape, an
-    index, its caller, or the sum itself in the same round) it is a note: the author has to decide what to do.
+    index, its caller, or the sum itself in the same round), or what it goes into is shown in each round, it
+    is a note: the author has to decide what to do. What a meter is given by keyword (`**figures`) may be a
+    number already: it is a *maybe*.
 
     ## Why it costs
 

@@ -266,18 +266,6 @@ def test_of_a_pipeline_that_is_a_module_only_the_loops_are_hot() -> None:
     assert "note" in found and "before" not in found
 
 
-def test_of_loops_beside_one_that_feeds_a_model_nothing_is_hot() -> None:
-    body = (
-        "def evaluate(model, loader):\n    model.eval()\n    found = []\n"
-        "    for part in loader:\n        before(part)\n"
-        "        for x in part: found.append(note(model(x)))\n"
-        "    for x in found: figures(x)\n"
-    )
-    rest = "".join(f"def {f}(x): return x.item()\n" for f in ("before", "note", "figures"))
-    assert {"before", "note"} <= hot(body + rest).keys()
-    assert "figures" not in hot(body + rest)
-
-
 def test_a_loop_whose_result_is_kept_is_not_run_again() -> None:
     body = "def scores(model, xs):\n    for x in xs: note(model(x))\n"
     rest = "def note(x): return x.item()\n"

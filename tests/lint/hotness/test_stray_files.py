@@ -40,6 +40,11 @@ def test_what_nothing_imports_is_stray() -> None:
     [
         {"train.py": "from nets.unet import Net\nfrom nets import old\n"},
         {"train.py": "from nets.unet import Net\nimport nets.old as o\n"},
+        {"train.py": "from nets.unet import Net\nimport nets.old\n"},
+        {"train.py": "from nets.unet import Net\nfrom nets import *\n"},
+        {"nets/old.py": NET + "try:\n    main()\nexcept ValueError:\n    pass\n"},
+        {"nets/old.py": NET + "setup_and_train()\n"},
+        {"train.py": "from lightning.pytorch.cli import LightningCLI\nfrom nets.unet import Net\n"},
         {"nets/__init__.py": "from .unet import *\nfrom .old import Net as Old\n"},
         {"nets/extra.py": "from old import Net\n"},
         {"tests/test_old.py": "from nets.old import Net\n"},
@@ -53,8 +58,10 @@ def test_what_nothing_imports_is_stray() -> None:
         {"nets/modeling_old.py": NET, "nets/old.py": ""},
     ],
     ids=[
-        "imported", "imported as a module", "in the package", "by its folder", "in a test", "is a program",
-        "loops", "prints", "registered", "imports others", "by name", "none is imported", "loaded by name",
+        "imported", "imported as a module", "imported by its whole name", "starred", "tries",
+        "sets up and runs", "by a command line", "in the package", "by its folder", "in a test",
+        "is a program", "loops", "prints", "registered", "imports others", "by name", "none is imported",
+        "loaded by name",
     ],
 )  # fmt: skip
 def test_others_are_not(more: dict[str, str]) -> None:

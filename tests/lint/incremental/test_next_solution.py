@@ -329,6 +329,30 @@ def test_an_import_in_an_application_may_end_that_a_file_stands_alone(linted: St
     assert not project.proved(edited(texts, runs))
 
 
+def test_a_file_beside_a_library_that_imports_it_stands_alone_no_longer(linted: Start) -> None:
+    alone = "import torch\n\nclass Alone(torch.nn.Module):\n    def forward(self, x):\n        x.item()\n"
+    texts = {
+        **PROJECT,
+        "examples/alone.py": alone,
+        "examples/beside.py": "",
+        "examples/run.py": "import beside\n",
+    }
+    project = linted(texts, library=True)
+    imported = ("examples/alone.py", "import torch\n", "import torch\nfrom pkg.train import plot\n")
+    assert not project.proved(edited(texts, imported))
+
+
+def test_what_is_given_all_batches_is_not_called_in_steps(linted: Start) -> None:
+    whole = "def zq_score(x: torch.Tensor, {}):\n    return x.relu()\n\nclass Store"
+    comes = ("pkg/helpers.py", "class Store", whole.format("low"))
+    texts = edited(PROJECT, comes)
+    project = linted(texts, library=True)
+    assert not project.proved(
+        edited(texts, ("pkg/helpers.py", "Tensor, low)", "Tensor, val_loader)"))
+    )
+    assert not project.proved(texts)
+
+
 def test_an_import_in_a_library_follows(linted: Start) -> None:
     new = edited(PROJECT, _IMPORTED)
     assert not linted(PROJECT).proved(new)
