@@ -204,8 +204,6 @@ class FileFacts:
     classes: list[ClassFact] = field(default_factory=list)
     error: tuple[int, int, str] | None = None
     """Line, column and message, where the file does not parse."""
-    runs: bool = False
-    """Whether the module does something itself, beside definitions: it is a script, or registers things."""
 
 
 @dataclass(slots=True)

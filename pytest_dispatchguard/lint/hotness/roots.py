@@ -16,7 +16,6 @@ from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests, is_kept, 
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.hotness.profile import Observed
 from pytest_dispatchguard.lint.hotness.public_api import sets_up
-from pytest_dispatchguard.lint.hotness.stray_files import stray_files
 from pytest_dispatchguard.lint.knowledge.cold_names import (
     COPIED_PACKAGES,
     COPIED_PATHS,
@@ -355,16 +354,17 @@ def find_roots(
     project: Project, named: Mapping[str, Root], extra: Mapping[str, Known], coldness: Coldness
 ) -> list[Root]:
     """All roots, one per function, sorted by function id. What was copied from other projects has none: it
-    runs where this project calls it; and nor has what no file comes to."""
+    runs where this project calls it."""
     roots = dict(named)
-    stray = stray_files(project)
-    known = (r for r in library_roots(project, extra) if not _trains(project, r.target))
+    for root in library_roots(project, extra):
+        if not _trains(project, root.target) and not _is_copied(project, root.target):
+            roots.setdefault(root.target, root)
     others = (
         *_other_roots(project, coldness),
         *_step_roots(project),
         *_environment_roots(project),
     )
-    for root in (*known, *others):
-        if not _is_copied(project, root.target) and path_of(project, root.target) not in stray:
+    for root in others:
+        if not _is_copied(project, root.target):
             roots.setdefault(root.target, root)
     return [roots[target] for target in sorted(roots)]

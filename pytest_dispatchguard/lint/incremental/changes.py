@@ -133,7 +133,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
     """What differs in a file; None if it is more than a `Change` can describe. The body of a function
     that was not analyzed matters only for the hooks it registers and the functions it returns."""
     bound, attrs = _bound_anew(old, new), _other_attrs(old, new)
-    if old.error or new.error or bound is None or attrs is None or old.runs != new.runs:
+    if old.error or new.error or bound is None or attrs is None:
         return None
     if is_training_script(old) != is_training_script(new):
         return None  # what users call changes

@@ -3,7 +3,7 @@ not change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import OwnMethods
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
-from pytest_dispatchguard.lint.hotness.stray_files import may_reach, parts_of
 from pytest_dispatchguard.lint.incremental import last_solution
 from pytest_dispatchguard.lint.incremental.changes import (
     Change,
@@ -151,15 +150,6 @@ def matters_in(
     )
 
 
-def _imports_more(
-    old: FileFacts, new: FileFacts, state: last_solution.State, library: Container[str]
-) -> bool:
-    """Whether a file imports something of the project that it did not, as far as names tell: in the library,
-    of what is beside that."""
-    parts = parts_of(module for _, _, module in state.files.values() if module not in library)
-    return any(may_reach(target, parts) for _, target in set(new.imports) - set(old.imports))
-
-
 def _changes(
     state: last_solution.State,
     old: Mapping[str, FileFacts],
@@ -176,9 +166,6 @@ def _changes(
             return None
         if change.offers and about.module in matters.library:
             return None  # the public API changed
-        others = matters.library if about.module in matters.library else ()
-        if change.bound and _imports_more(old[rel], facts, state, others):
-            return None  # files may no longer stand alone
         came = [(function, facts) for function in change.came]
         went = [(function, old[rel]) for function in change.went]
         if not all(is_unnoticed(function, of, about, matters) for function, of in (*came, *went)):

@@ -106,39 +106,9 @@ def _facts(
         return FileFacts(error=error)
     _read_script(walk, root)
     facts = finish(walk)
-    facts.runs = any(_does_something(source, node) for node in root.named_children)
     if root.has_error:
         facts.functions = list(_well_read(facts.functions, source))
     return facts
-
-
-_SETS_UP = re.compile(
-    rb"(?:\w+\.)*(?:append|basicConfig|disable|disable_\w+|filterwarnings|insert|set(?:_\w+|[A-Z]\w*|default|err|recursionlimit)|simplefilter|use)\("
-)
-"""Calls of a module that prepare for others: `sys.path.append(…)`, `warnings.filterwarnings(…)`."""
-
-
-_PLAIN = re.compile(
-    rb"@(?:torch\.|functools\.|lru_cache|cache\b|(?:\w+\.)?dataclass|(?:contextlib\.)?contextmanager|typing\.|"
-    rb"triton\.)"
-)
-"""Decorators that register nothing."""
-
-
-def _does_something(source: bytes, node: Node) -> bool:
-    """Whether a statement of a module does more than to define, to import and to prepare."""
-    written = source[node.start_byte : node.end_byte]
-    if node.type == "decorated_definition":
-        decorators = (one for one in node.named_children if one.type == "decorator")
-        return not all(_PLAIN.match(source, one.start_byte) for one in decorators)
-    if node.type == "if_statement":
-        return b"__name__" in written[:80]
-    if node.type == "try_statement":
-        blocks = (one for one in node.named_children if one.type == "block")
-        return any(_does_something(source, one) for block in blocks for one in block.named_children)
-    if node.type != "expression_statement":
-        return node.type in ("for_statement", "while_statement", "with_statement")
-    return node.named_children[0].type == "call" and _SETS_UP.match(written) is None
 
 
 def _read_script(walk: Walk, root: Node) -> None:

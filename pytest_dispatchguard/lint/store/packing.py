@@ -59,13 +59,14 @@ def pack_facts(facts: FileFacts) -> str:
             function.looks
         )  # faster than one by one, and these are most of all words
         functions.append(row)
-    classes = [_CLASS(c) for c in facts.classes]
-    return _text([facts.imports, facts.assigns, functions, classes, facts.error, facts.runs])
+    return _text(
+        [facts.imports, facts.assigns, functions, [_CLASS(c) for c in facts.classes], facts.error]
+    )
 
 
 def unpack_facts(text: str) -> FileFacts:
     """The facts of a file from JSON."""
-    imports, assigns, functions, classes, error, runs = json.loads(text)
+    imports, assigns, functions, classes, error = json.loads(text)
     for row in functions:
         row[_CALLS_AT] = [CallFact(*c) for c in row[_CALLS_AT]]
         row[_LOOKS_AT] = row[_LOOKS_AT].split()
@@ -75,7 +76,6 @@ def unpack_facts(text: str) -> FileFacts:
         functions=[FunctionFact(*row) for row in functions],
         classes=[ClassFact(*row) for row in classes],
         error=tuple(error) if error else None,
-        runs=runs,
     )
 
 
@@ -88,7 +88,6 @@ def shape(facts: FileFacts) -> str:
             [[_FUNCTION_SHAPE(f), [_CALL_SHAPE(c) for c in f.calls]] for f in facts.functions],
             [_CLASS_SHAPE(c) for c in facts.classes],
             bool(facts.error),
-            facts.runs,
         ]
     )
     return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -462,7 +462,6 @@ def test_an_unknown_receiver_is_guessed_only_by_a_rare_name() -> None:
         "pkg/helper.py": "class H:\n    def fuse_all_inputs(self): ...\n    def compute(self): ...\n",
         "pkg/model.py": MODULE + "class A(nn.Module):\n    def forward(self, h):\n"
         "        h.fuse_all_inputs()\n        h.compute()\n",
-        "pkg/train.py": "from pkg.model import A\n",
     }  # fmt: skip
     assert set(heat_of(files)) == {"pkg.model.A.forward", "pkg.helper.H.fuse_all_inputs"}
     files["pkg/kin.py"] = (

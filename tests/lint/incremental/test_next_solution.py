@@ -157,15 +157,14 @@ MEANS_THE_SAME: dict[str, Edit] = {
     ),
     "what a hot function returns": ("pkg/helpers.py", "return guard_low(x, low)", "return torch.relu(x)"),
     "what a method returns": ("pkg/base.py", "return x.item()", "return torch.relu(x)"),
+    "an import that is used": (
+        "pkg/helpers.py", "import torch\n", "import torch\nfrom pkg.train import plot as zq_plot\n"
+    ),
     "a name that is assigned": ("pkg/train.py", "import torch\n", "import torch\nZQ_MOST = torch\n"),
     "a method comes that others have": (
         "pkg/helpers.py", "class Store:\n", "class Store:\n    def describe(self):\n        return 1\n\n"
     ),
 }  # fmt: skip
-
-_IMPORTED: Edit = (
-    "pkg/helpers.py", "import torch\n", "import torch\nfrom pkg.train import plot as zq_plot\n"
-)  # fmt: skip
 
 SOLVED: dict[str, Edit] = {
     "a function comes that a call names": (
@@ -317,31 +316,6 @@ def test_what_means_the_same_to_all_others_follows(linted: Start, edit: Edit) ->
     assert project.outcome(new, project.cache) == project.outcome(new, None)
 
 
-def test_an_import_in_an_application_may_end_that_a_file_stands_alone(linted: Start) -> None:
-    alone = "import torch\n\nclass Alone(torch.nn.Module):\n    def forward(self, x):\n        x.item()\n"
-    texts = {**PROJECT, "pkg/alone.py": alone}
-    imported = ("pkg/train.py", "import torch\n", "import torch\nfrom pkg.alone import Alone\n")
-    project = linted(texts)
-    assert "pkg/alone.py" not in {f.path for f in project.outcome(texts, None).findings}
-    assert not project.proved(edited(texts, imported))
-    assert not project.proved(texts)
-    runs = ("pkg/alone.py", "import torch\n", "import torch\nprint(torch)\n")
-    assert not project.proved(edited(texts, runs))
-
-
-def test_a_file_beside_a_library_that_imports_it_stands_alone_no_longer(linted: Start) -> None:
-    alone = "import torch\n\nclass Alone(torch.nn.Module):\n    def forward(self, x):\n        x.item()\n"
-    texts = {
-        **PROJECT,
-        "examples/alone.py": alone,
-        "examples/beside.py": "",
-        "examples/run.py": "import beside\n",
-    }
-    project = linted(texts, library=True)
-    imported = ("examples/alone.py", "import torch\n", "import torch\nfrom pkg.train import plot\n")
-    assert not project.proved(edited(texts, imported))
-
-
 def test_what_is_given_all_batches_is_not_called_in_steps(linted: Start) -> None:
     whole = "def zq_score(x: torch.Tensor, {}):\n    return x.relu()\n\nclass Store"
     comes = ("pkg/helpers.py", "class Store", whole.format("low"))
@@ -351,12 +325,6 @@ def test_what_is_given_all_batches_is_not_called_in_steps(linted: Start) -> None
         edited(texts, ("pkg/helpers.py", "Tensor, low)", "Tensor, val_loader)"))
     )
     assert not project.proved(texts)
-
-
-def test_an_import_in_a_library_follows(linted: Start) -> None:
-    new = edited(PROJECT, _IMPORTED)
-    assert not linted(PROJECT).proved(new)
-    assert linted(PROJECT, library=True).proved(new)
 
 
 @pytest.mark.parametrize("edit", SOLVED.values(), ids=list(SOLVED))
@@ -436,8 +404,8 @@ def test_without_the_facts_of_before_nothing_is_proved(linted: Start) -> None:
 
 
 def test_files_that_the_cache_has_lost_are_asked_all_the_same(linted: Start) -> None:
-    project = linted(PROJECT, library=True)
-    edit = _IMPORTED
+    project = linted(PROJECT)
+    edit = MEANS_THE_SAME["an import that is used"]
     comes = edited(
         PROJECT, (edit[0], edit[1], edit[2].replace("plot as zq_plot", "plot as report"))
     )
