@@ -10,6 +10,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Certainty, Finding, Place, Rule, nodes
 
 from ..certainty import may_return_before
+from ..syntax import names_in
 from .lazy_logging import lazy_call, literals, values_in
 
 _WARNS_BY_NAME = re.compile(r"warn|deprecat|^__init__$", re.IGNORECASE)
@@ -192,9 +193,10 @@ class PrintInHotCode(Rule):
     ## What it does
 
     Flags `print(…)` in hot code. In the loops of a training or an evaluation it is a note: it may be what
-    the program is there for. Under a condition, and in what users of a library call, it is a *maybe*: such
-    prints are nearly all for what hardly happens. What is printed under a condition where something has gone
-    wrong, by its text, is left alone.
+    the program is there for; and so it is under a condition that only asks for attributes of the object.
+    Under another, and in what users of a library call, it is a *maybe*: such prints are nearly all for what
+    hardly happens. What is printed under a condition where something has gone wrong, by its text, is left
+    alone.
 
     ## Why it costs
 
@@ -248,9 +250,14 @@ class PrintInHotCode(Rule):
 
 def _how_sure(place: Place, at_step: bool) -> Certainty:
     """How sure it is that a text is printed again and again."""
-    if place.conditions or place.hot.users:
+    if place.hot.users or not all(_of_settings(test, place) for test, _ in place.conditions):
         return "maybe"
-    return "note" if at_step else "sure"
+    return "note" if at_step or place.conditions else "sure"
+
+
+def _of_settings(test: cst.BaseExpression, place: Place) -> bool:
+    """Whether a condition asks for what the object is set up with, and not for what it is given."""
+    return place.self_name != "" and names_in(test) <= {place.self_name}
 
 
 _COMPLAINS = re.compile(
