@@ -257,7 +257,7 @@ def _how_sure(place: Place, at_step: bool) -> Certainty:
 
 def _of_settings(test: cst.BaseExpression, place: Place) -> bool:
     """Whether a condition asks for what the object is set up with, and not for what it is given."""
-    return place.self_name != "" and names_in(test) <= {place.self_name}
+    return place.self_name != "" and names_in(test) <= {place.self_name, "None", "True", "False"}
 
 
 _COMPLAINS = re.compile(
