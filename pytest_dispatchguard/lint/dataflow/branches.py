@@ -54,8 +54,10 @@ def cold_branches_of(
 
 def _tries_itself(reader: Reader, node: cst.If) -> bool:
     """Whether a branch of a function is for when its own file is run, which tries what it defines."""
-    is_main = m.Comparison(m.Name("__name__"), [m.ComparisonTarget(m.Equal(), m.SimpleString())])
-    return reader.scene.qualname != SCRIPT and m.matches(node.test, is_main)
+    return reader.scene.qualname != SCRIPT and m.matches(node.test, _IS_MAIN)
+
+
+_IS_MAIN = m.Comparison(m.Name("__name__"), [m.ComparisonTarget(m.Equal(), m.SimpleString())])
 
 
 def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:
@@ -73,10 +75,10 @@ def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:
     around = reader.scene.loops[:-1]
     if around and not (isinstance(loop, cst.For) and BATCHES.search(text(loop.iter))):
         return False  # it may be filled once in each step
-    given = m.Assign(targets=[m.ZeroOrMore(), m.AssignTarget(m.Name(name)), m.ZeroOrMore()])
-    bound = [one for one in m.findall(loop.body, m.Assign()) if name in _bound_by(one)]
-    filling = [one for one in _smalls(_statements(node.body)) if m.matches(one, given)]
-    return bool(filling) and not any(m.findall(one, m.Name("None")) for one in bound)
+    if not any(name in _bound_by(one) for one in _smalls(_statements(node.body))):
+        return False
+    bound = (one for one in m.findall(loop.body, m.Assign()) if name in _bound_by(one))
+    return not any(m.findall(one, m.Name("None")) for one in bound)
 
 
 def _bound_by(node: cst.CSTNode) -> set[str]:

@@ -27,7 +27,9 @@ def shown_each_round(read: Read, place: Place) -> bool:
     if not isinstance(loop, cst.For | cst.While):
         return False
     keeper = _keeper(read.call, place)
-    return keeper != "" and _is_shown(keeper, read, loop, place)
+    return keeper != "" and place.once(
+        ("shown", id(read.call)), lambda: _is_shown(keeper, read, loop, place)
+    )
 
 
 def _keeper(node: cst.BaseExpression, place: Place) -> str:
