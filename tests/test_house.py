@@ -301,6 +301,18 @@ def test_torch_is_imported_only_where_code_runs() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_nothing_imports_the_matchers_of_libcst() -> None:
+    """They take a fifth of a second to import, three times what the rest of libcst takes, in every process
+    that judges; `lint/syntax/nodes.py` has what is needed of them."""
+    wrong = [
+        f"{shown(path)}:{line}"
+        for path in modules()
+        for name, line in imports(path)
+        if name.startswith("libcst.matchers")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_rules_import_only_public_names() -> None:
     fine = {*sys.stdlib_module_names, "libcst", "dispatchguard_rules"}
     wrong = [

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 import libcst as cst
-import libcst.matchers as m
 
 from pytest_dispatchguard.lint.dataflow.narrowing import decided
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.facts import ONE, SCRIPT
 from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
 from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
+from pytest_dispatchguard.lint.syntax.nodes import names_in, walk
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _LINES = frozenset({cst.SimpleStatementLine, cst.SimpleStatementSuite})
@@ -48,16 +48,15 @@ def cold_branches_of(
         condition, body_returns=returns, following_assigns=filled_after | origins
     )
     holds = decided(reader, node.test)
-    body_cold = body_cold or _is_of_the_first_round(reader, node) or _tries_itself(reader, node)
+    body_cold = (
+        body_cold or _is_of_the_first_round(reader, node) or _tries_itself(reader, condition)
+    )
     return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
 
 
-def _tries_itself(reader: Reader, node: cst.If) -> bool:
+def _tries_itself(reader: Reader, condition: str) -> bool:
     """Whether a branch of a function is for when its own file is run, which tries what it defines."""
-    return reader.scene.qualname != SCRIPT and m.matches(node.test, _IS_MAIN)
-
-
-_IS_MAIN = m.Comparison(m.Name("__name__"), [m.ComparisonTarget(m.Equal(), m.SimpleString())])
+    return reader.scene.qualname != SCRIPT and condition.startswith("__name__ ==")
 
 
 def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:
@@ -67,27 +66,22 @@ def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:
     hot = reader.brief.hot.get(reader.scene.qualname)
     if hot is None or not hot.only_loops or not isinstance(loop, cst.For | cst.While):
         return False
-    if not m.matches(node.test, m.Comparison(left=m.Name(), comparisons=[_IS_NONE])):
-        return False
-    name = text(node.test.left)  # type: ignore[attr-defined]  # it is a comparison
-    if name not in reader.set_to_none:
+    name, _, compared = text(node.test).partition(" is ")
+    if compared != "None" or name not in reader.set_to_none:
         return False
     around = reader.scene.loops[:-1]
     if around and not (isinstance(loop, cst.For) and BATCHES.search(text(loop.iter))):
         return False  # it may be filled once in each step
     if not any(name in _bound_by(one) for one in _smalls(_statements(node.body))):
         return False
-    bound = (one for one in m.findall(loop.body, m.Assign()) if name in _bound_by(one))
-    return not any(m.findall(one, m.Name("None")) for one in bound)
+    bound = (one for one in walk(loop.body) if name in _bound_by(one))
+    return not any(inner.value == "None" for one in bound for inner in names_in(one))
 
 
 def _bound_by(node: cst.CSTNode) -> set[str]:
     """The names that an assignment binds."""
     targets = node.targets if isinstance(node, cst.Assign) else ()
-    return {n.value for t in targets for n in m.findall(t, m.Name()) if isinstance(n, cst.Name)}
-
-
-_IS_NONE = m.ComparisonTarget(m.Is(), m.Name("None"))
+    return {name.value for target in targets for name in names_in(target)}
 
 
 def _with_flags(reader: Reader, condition: str) -> str:
@@ -218,6 +212,9 @@ def _raises(statements: Sequence[cst.CSTNode]) -> bool:
     return type(last) is cst.Raise
 
 
+_ENDS = frozenset({cst.Return, cst.Yield})
+
+
 def leads_to_raise(statements: Sequence[cst.CSTNode]) -> int:
     """The first of the statements of a function from which on it gets to a `raise`, whatever they find: 0
     where it does in whatever way it is called, as one does that is not done yet."""
@@ -225,7 +222,7 @@ def leads_to_raise(statements: Sequence[cst.CSTNode]) -> int:
     first = next(raising, None)
     if first is None:
         return len(statements)
-    while first and not m.findall(statements[first - 1], m.Return() | m.Yield()):
+    while first and not any(type(node) in _ENDS for node in walk(statements[first - 1])):
         first -= 1
     return first
 
