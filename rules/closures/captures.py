@@ -100,7 +100,28 @@ def needs_the_call(node: cst.ClassDef | cst.Call, place: Place) -> bool:
         return any(place.assignments(n.value) for a in node.args for n in nodes.names_in(a.value))
     scope = _scope(node)
     local = {n for n in scope.read - scope.bound if place.assignments(n)}
-    return scope.shares or bool(local - {node.name.value})
+    return scope.shares or bool(local - {node.name.value}) or _collects(node, place)
+
+
+def _collects(node: cst.ClassDef, place: Place) -> bool:
+    """Whether a class itself, not its instances, collects things: one class for all calls would keep them."""
+    held = {
+        target.value
+        for one in nodes.walk(node.body, without={cst.FunctionDef, cst.ClassDef})
+        if isinstance(one, cst.Assign | cst.AnnAssign) and isinstance(one.value, _COLLECTIONS)
+        for part in (one.targets if isinstance(one, cst.Assign) else [one])
+        for target in nodes.bound_by(part)
+        if isinstance(target, cst.Name)
+    }
+    used = (one for one in nodes.walk(place.function) if held and isinstance(one, cst.Attribute))
+    owners = {node.name.value, "cls"}
+    return any(
+        isinstance(one.value, cst.Name) and one.value.value in owners and one.attr.value in held
+        for one in used
+    )
+
+
+_COLLECTIONS = (cst.List, cst.Dict, cst.Set)
 
 
 def captures_local(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:

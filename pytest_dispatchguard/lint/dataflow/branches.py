@@ -11,7 +11,7 @@ from pytest_dispatchguard.lint.dataflow.narrowing import decided
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.facts import ONE, SCRIPT
 from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
-from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
+from pytest_dispatchguard.lint.knowledge.entry_points import over_batches
 from pytest_dispatchguard.lint.syntax.nodes import names_in, walk
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
@@ -70,7 +70,9 @@ def _is_of_the_first_round(reader: Reader, node: cst.If) -> bool:
     if compared != "None" or name not in reader.set_to_none:
         return False
     around = reader.scene.loops[:-1]
-    if around and not (isinstance(loop, cst.For) and BATCHES.search(text(loop.iter))):
+    if around and not (
+        isinstance(loop, cst.For) and over_batches(text(loop.target), text(loop.iter))
+    ):
         return False  # it may be filled once in each step
     if not any(name in _bound_by(one) for one in _smalls(_statements(node.body))):
         return False

@@ -219,6 +219,8 @@ def _call_kind(
     if "return_tensors" in keywords:
         # Tokenizers and image processors return CPU tensors.
         return Kind("nested", element=Kind("tensor", sure=False, host=True), cls="dict")
+    if last == "get_rng_state" or (last == "get_state" and _is_a_generator(func)):
+        return on_cpu(TENSOR)  # also of a generator on a device
     if name is not None:
         if name in reader.tensor_types:
             return TENSOR
@@ -311,6 +313,15 @@ def _brings_to_the_cpu(
     if last == "cpu":
         return not args
     return last == "to" and CPU.search(texts.get("0", texts.get("device", ""))) is not None
+
+
+def _is_a_generator(func: cst.BaseExpression) -> bool:
+    """Whether a method is called on what is named as a generator of random numbers."""
+    owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
+    return _GENERATOR.fullmatch((owner or "").rpartition(".")[2]) is not None
+
+
+_GENERATOR = re.compile(r"_?(?:\w+_)?(?:generator|gen|rng)")
 
 
 def _default_kind(reader: Reader, factory: cst.BaseExpression) -> Kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import libcst as cst
@@ -40,6 +41,10 @@ def read_name(reader: Reader, node: cst.Name) -> Kind:
     return reader.lookup(name)
 
 
+_RANKS = re.compile(r"(?:^|[._])mesh\.mesh$")
+"""The ranks of a device mesh, which are on the CPU."""
+
+
 def read_attribute(reader: Reader, node: cst.Attribute) -> Kind:
     """Read an attribute that is not called."""
     base = reader.read(node.value, node)
@@ -72,6 +77,8 @@ def kind_of_attribute(reader: Reader, node: cst.Attribute, base: Kind) -> Kind:
     if held:
         return field_kind(tuple(held), reader.tensor_types)
     found = attribute_kind(base, node.attr.value)
+    if found is None and name is not None and _RANKS.search(name):
+        return on_cpu(TENSOR.maybe())
     return found if found is not None else UNKNOWN
 
 

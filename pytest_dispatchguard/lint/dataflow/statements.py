@@ -42,7 +42,7 @@ from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.kinds.kinds import FUNCTION, OTHER, UNKNOWN, element_of
 from pytest_dispatchguard.lint.kinds.placement import on_cpu
 from pytest_dispatchguard.lint.knowledge import cold_branches
-from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
+from pytest_dispatchguard.lint.knowledge.entry_points import over_batches
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
 _ENDING = frozenset({cst.Return, cst.Raise, cst.Continue, cst.Break})
@@ -213,7 +213,7 @@ def _for(reader: Reader, node: cst.For) -> None:
     reader.emit("loop", node)
     outer = reader.scene
     reader.scene = replace(outer, loops=(*outer.loops, node))
-    if outer.seldom and BATCHES.search(text(node.iter)):
+    if outer.seldom and over_batches(text(node.target), text(node.iter)):
         reader.scene = replace(reader.scene, cold=False, seldom=False)
 
     def one_round() -> None:

@@ -22,7 +22,7 @@ from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.judge.place import Place, remember_text
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
-from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES, CALLED_MODEL, TRAINS
+from pytest_dispatchguard.lint.knowledge.entry_points import CALLED_MODEL, TRAINS, over_batches
 from pytest_dispatchguard.lint.syntax import nodes
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline
 from pytest_dispatchguard.lint.syntax.nesting import too_deep
@@ -371,8 +371,10 @@ def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
 _ASK_MODULES = frozenset({"eval", "train", "parameters", "state_dict", "zero_grad", "modules"})
 
 
-_EPOCHS = re.compile(r"(?:^|_)(?:epochs?|ep|folds?|runs?|seeds?|trials?|rounds?)(?:$|_)")
-"""What counts epochs, and whole trainings."""
+_EPOCHS = re.compile(
+    r"(?:^|_)(?:epochs?|ep|folds?|runs?|seeds?|trials?|rounds?|splits?|phases?|datasets?|subsets?)(?:$|_)"
+)
+"""What counts epochs, whole trainings and ways through data."""
 
 
 def _feeding_loops(reader: Reader) -> set[int]:
@@ -406,7 +408,7 @@ def _feeding_loops(reader: Reader) -> set[int]:
                 if id(loop) in out or id(loop) in asking or (around and _counts_epochs(loop)):
                     break
                 out.add(id(loop))
-                if isinstance(loop, cst.For) and BATCHES.search(text(loop.iter)):
+                if isinstance(loop, cst.For) and over_batches(text(loop.target), text(loop.iter)):
                     break
     return out
 
@@ -416,7 +418,11 @@ def _statement_loops(scene: Scene) -> list[cst.For | cst.While]:
 
 
 def _counts_epochs(loop: cst.For | cst.While) -> bool:
-    return isinstance(loop, cst.For) and _EPOCHS.search(text(loop.target)) is not None
+    if not isinstance(loop, cst.For):
+        return False
+    through = loop.iter.elements if isinstance(loop.iter, cst.List | cst.Tuple) else ()
+    texts = bool(through) and all(isinstance(one.value, cst.SimpleString) for one in through)
+    return texts or _EPOCHS.search(text(loop.target)) is not None
 
 
 def _around(inner: Collection[int], events: Sequence[Seen]) -> set[int]:
@@ -437,7 +443,7 @@ def _hot_loops(events: Sequence[Seen]) -> set[int]:
     for seen in events:
         if (
             seen.event == "call"
-            and (seen.name in _STEPS or ("train" in seen.name and TRAINS.fullmatch(seen.name)))
+            and (seen.name in _STEPS or ("_" in seen.name and TRAINS.fullmatch(seen.name)))
             and not (trains and _of_schedule(seen.node))
         ):
             loops = list(map(id, _statement_loops(seen.scene)))

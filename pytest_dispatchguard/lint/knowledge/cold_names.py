@@ -28,7 +28,7 @@ COLD_METHODS = re.compile(
     r"_?(?:switch_to_|convert_to_)?deploy|_?pack_(?:gpu|cpu|block|linear|module)|\w*_to_disk\w*|zero_module|"
     r"_?(?:dump|peek)_\w+|_?quantize_model|fasterquant|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
     r"(?!_*(?:create|get|make|build|prepare|generate)_)(?:\w+_)?(?:mask|score)_mod|_?(?:un)?install_\w+|"
-    r"_?compile_(?:module|submodule|model|graph|engine|program)s?(?:_\w+)?|"
+    r"_?(?:\w+_)?compile_(?:\w+_)?(?:module|submodule|model|graph|engine|program)s?(?:_\w+)?|"
     r"_?register_(?:model|module|buffer|parameter|forward|backward|\w*hook)s?(?:_\w+)?|"
     r"_?(?:debug|interactive|python)_(?:shell|console)|_?debug_(?:dump|images?|log|plot|print|save|show)\w*|_?\w*exc(?:ept)?_?hook"
 )

@@ -272,11 +272,27 @@ CALLED_MODEL = re.compile(
     r"discriminator|module|backbone|denoiser|llm|vae)"
 )
 """What is called so, and called, is a model in a file that works with torch."""
-BATCHES = re.compile(r"loader|data_?(?:set|source|iter)|batches|_dl\b", re.IGNORECASE)
+_BATCHES = re.compile(r"loader|data_?(?:set|source|iter)|batches|_dl\b", re.IGNORECASE)
 """What holds all batches, by its name: a loop around one over them goes through epochs."""
+_HOLDS_BATCHES = re.compile(
+    r"(?:\w+_)?(?:data_?)?(?:loader|iterator|dl)|(?:\w+_)?data_?(?:set|source|iter)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w+")
+
+
+def over_batches(target: str, iterated: str) -> bool:
+    """Whether a loop goes through batches, by the names in it: not through what holds some of them each."""
+    return _BATCHES.search(iterated) is not None and not any(
+        map(_HOLDS_BATCHES.fullmatch, _WORD.findall(target))
+    )
+
+
 LOADERS = re.compile(r"(?:\w+_)?(?:data_?)?loaders?|(?:\w+_)?data_?sets?")
 """Parameters that hold all batches of an epoch, by their names."""
 TRAINS = re.compile(
-    r"_?(?:\w+_)?train(?:ing)?_(?:step|batch|minibatch|micro_?batch|one_batch|one_step)"
+    r"_?(?:\w+_)?train(?:ing)?_(?:step|batch|minibatch|micro_?batch|one_batch|one_step)|"
+    r"_?(?:eval|valid|validation)_(?:step|batch)|forward_(?:backward(?:_(?:func|step))?|step)"
 )
-"""Names of what a loop does that trains: calls of them in a loop say that it runs once per step."""
+"""Names of what a loop does that trains or evaluates: calls of them in a loop say that it runs once per
+step."""

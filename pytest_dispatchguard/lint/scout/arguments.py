@@ -116,13 +116,33 @@ def _word(walk: Walk, reading: Reading, value: Node) -> str:
         name = text(walk.source, value)
         if name in reading.params and name not in reading.bindings:
             return f"={name}"
-        return (walk.tensors_here and origin(walk, reading, value)) or "?"
+        known = walk.tensors_here and (
+            origin(walk, reading, value) or _on_host(walk, reading, value)
+        )
+        return known or "?"
     if kind in PLAIN_KINDS:
         return plain_literal(walk.source, value) or SOMETHING
-    known = walk.tensors_here and origin(walk, reading, value)
+    known = walk.tensors_here and (origin(walk, reading, value) or _on_host(walk, reading, value))
     return known or (SOMETHING if _never_none(walk, value) else "?")
 
 
+def _on_host(walk: Walk, reading: Reading, node: Node) -> str:
+    """The word for what is surely a number or an array, and so no tensor of a device: by itself, beside one,
+    it says nothing of what is worked out."""
+    if node.type == "identifier":
+        bound = reading.bindings.get(text(walk.source, node), ())
+        values = [value for value in bound if not isinstance(value, bool)]
+        there = bool(values) and len(values) == len(bound) and len(values) <= _MOST_FORMS
+        made = there and all(v.type == "call" and _on_host(walk, reading, v) for v in values)
+        return CPU if made else ""
+    if node.type != "call":
+        return ""
+    callee = dotted(walk.source, node.named_children[0])
+    full = resolved(callee, walk.imports)
+    return CPU if callee in _NUMBERS or full.startswith(("math.", "numpy.")) else ""
+
+
+_NUMBERS = frozenset({"int", "float", "len"})
 _SOMETHING = frozenset(
     """concatenated_string tuple list dictionary set list_comprehension lambda binary_operator
     comparison_operator""".split()

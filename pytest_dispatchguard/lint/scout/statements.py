@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge import cold_branches, error_paths
-from pytest_dispatchguard.lint.knowledge.entry_points import BATCHES
+from pytest_dispatchguard.lint.knowledge.entry_points import over_batches
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
 from pytest_dispatchguard.lint.scout.origins import about_defaults, begins, origins_of, with_flags
@@ -320,11 +320,15 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
 def _visit_seldom(walk: Walk, block: Node) -> None:
     """Reads what runs in one of several rounds: it is cold, but for loops over all batches."""
     for statement in block.named_children:
-        right = (
-            statement.child_by_field_name("right") if statement.type == "for_statement" else None
-        )
+        is_loop = statement.type == "for_statement"
+        left = statement.child_by_field_name("left") if is_loop else None
+        right = statement.child_by_field_name("right") if is_loop else None
         body = statement.child_by_field_name("body") if statement.type == "with_statement" else None
-        if right is not None and BATCHES.search(text(walk.source, right)):
+        if (
+            left is not None
+            and right is not None
+            and over_batches(text(walk.source, left), text(walk.source, right))
+        ):
             visit(walk, statement)
         elif body is not None:
             visit_cold(walk, [part for part in statement.named_children if part != body])
