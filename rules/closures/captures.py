@@ -104,7 +104,12 @@ def needs_the_call(node: cst.ClassDef | cst.Call, place: Place) -> bool:
 
 
 def _collects(node: cst.ClassDef, place: Place) -> bool:
-    """Whether a class itself, not its instances, collects things: one class for all calls would keep them."""
+    """Whether a class itself, not its instances, is given things, or collects them: one class for all calls
+    would keep them."""
+    name = node.name.value
+    around = list(nodes.walk(place.function))
+    if any(_is_given_to(name, one) for one in around):
+        return True
     held = {
         target.value
         for one in nodes.walk(node.body, without={cst.FunctionDef, cst.ClassDef})
@@ -113,12 +118,23 @@ def _collects(node: cst.ClassDef, place: Place) -> bool:
         for target in nodes.bound_by(part)
         if isinstance(target, cst.Name)
     }
-    used = (one for one in nodes.walk(place.function) if held and isinstance(one, cst.Attribute))
-    owners = {node.name.value, "cls"}
     return any(
-        isinstance(one.value, cst.Name) and one.value.value in owners and one.attr.value in held
-        for one in used
+        isinstance(one, cst.Attribute)
+        and isinstance(one.value, cst.Name)
+        and one.value.value in (name, "cls")
+        and one.attr.value in held
+        for one in around
     )
+
+
+def _is_given_to(name: str, node: cst.CSTNode) -> bool:
+    """Whether a statement gives a new attribute to what has that name."""
+    owners: list[cst.CSTNode] = [
+        target.value for target in nodes.bound_by(node) if isinstance(target, cst.Attribute)
+    ]
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.args:
+        owners += [node.args[0].value] if node.func.value == "setattr" else []
+    return any(isinstance(owner, cst.Name) and owner.value == name for owner in owners)
 
 
 _COLLECTIONS = (cst.List, cst.Dict, cst.Set)

@@ -108,6 +108,8 @@ def _looked_up(reader: Reader, condition: str) -> frozenset[str]:
     found = set()
     for name in cold_branches.names_in(condition):
         value = None if name in reader.set_to_none else reader.last_values.get(name)
+        while isinstance(value, cst.IfExp) and (inner := _the_one_in(value)) is not None:
+            value = inner
         container: cst.BaseExpression | None = None
         if type(value) is cst.Subscript:
             container = value.value
@@ -118,6 +120,12 @@ def _looked_up(reader: Reader, condition: str) -> frozenset[str]:
         if kept and ("." in kept or not own):
             found.add(cold_branches.looked_up(name, kept))
     return frozenset(found)
+
+
+def _the_one_in(node: cst.IfExp) -> cst.BaseExpression | None:
+    """What is given where a condition does not choose None: ``cache.get(key) if kept else None``."""
+    parts = [one for one in (node.body, node.orelse) if text(one) != "None"]
+    return parts[0] if len(parts) == 1 else None
 
 
 def _counted(reader: Reader, condition: str) -> set[str]:

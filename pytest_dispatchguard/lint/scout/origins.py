@@ -41,8 +41,8 @@ def _looked_up(walk: Walk, condition: str) -> set[str]:
         if any(isinstance(one, Node) and one.type == "none" for one in bound):
             continue
         value = bound[-1] if bound else None
-        while isinstance(value, Node) and value.type == "parenthesized_expression":
-            value = value.named_children[0]
+        while isinstance(value, Node) and (inner := _the_one_in(value)) is not None:
+            value = inner
         if not isinstance(value, Node) or not value.named_child_count:
             continue
         container = value.named_children[0]
@@ -56,6 +56,19 @@ def _looked_up(walk: Walk, condition: str) -> set[str]:
         if "." in kept or (kept and not _is_own(walk, kept)):
             found.add(cold_branches.looked_up(name, kept))
     return found
+
+
+def _the_one_in(node: Node) -> Node | None:
+    """What is in brackets, or given where a condition does not choose None: ``(cache.get(key) if kept else
+    None)``."""
+    if node.type == "parenthesized_expression":
+        return node.named_children[0]
+    if node.type != "conditional_expression" or node.named_child_count != 3:
+        return None
+    left, _, right = node.named_children
+    if "none" not in (left.type, right.type):
+        return None
+    return right if left.type == "none" else left
 
 
 def _counted(walk: Walk, condition: str) -> set[str]:
