@@ -96,13 +96,11 @@ def _is_own(walk: Walk, name: str) -> bool:
 
 def begins(walk: Walk, condition: str, block: Node) -> bool:
     """Whether a branch does nothing but have a method make what is not there yet. A setting that may stay
-    None is assigned once in its file."""
+    None is assigned once in its file; what is asked for may be a property of what is assigned."""
     asked = cold_branches.not_yet(condition)
-    if (
-        not asked
-        or block.named_child_count != 1
-        or walk.source.count(b"self.%b =" % asked.encode()) < 2
-    ):
+    if not asked or block.named_child_count != 1:
+        return False
+    if sum(walk.source.count(b"self.%b =" % name.encode()) for name in (asked, f"_{asked}")) < 2:
         return False
     return cold_branches.begins(text(walk.source, block))
 
