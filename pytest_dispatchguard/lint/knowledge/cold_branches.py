@@ -45,7 +45,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:[a-z_]\w*\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"[!=]=\s*[\w.]*(?:num_|total_|max_|n_|_per_)|^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*[<>]|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"[!=]=\s*[\w.]*(?:num_|total_|max_|n_|_per_|start_|first_|begin_)|^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|\bis\s+[a-z_]|max\w*\s*[<>]|^\w+\s*[!=<>]=?\s*[01]$|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_compiling is_dynamo_compiling is_exporting isEnabledFor "

@@ -61,10 +61,15 @@ _ROUND = re.compile(
 )
 
 
+_START = re.compile(r"_?(?:\w+_)?(?:start|begin|first)(?:ing)?_(?:step|iter|iteration|idx|index)")
+
+
 def is_one_round(left: ast.expr, right: ast.expr) -> bool:
-    """Whether a counter of steps is compared with a number: ``step == 1``."""
+    """Whether a counter of steps is compared with a number, or with the first of some: ``step == 1``,
+    ``step == start_step``."""
     number = isinstance(right, ast.Constant) and type(right.value) is int
-    return number and _ROUND.fullmatch(dotted(left).rpartition(".")[2]) is not None
+    one = number or _START.fullmatch(dotted(right).rpartition(".")[2]) is not None
+    return one and _ROUND.fullmatch(dotted(left).rpartition(".")[2]) is not None
 
 
 def is_one_of(node: ast.expr, beside: Iterable[ast.expr]) -> bool:
@@ -120,13 +125,26 @@ def is_one_step(name: str) -> str:
     return f"{name} is 1"
 
 
+def _counter_of(node: ast.expr) -> str:
+    """The last part of a name, or the key under which a value is held: ``state["step"]``,
+    ``kwargs.get("step")``."""
+    key: ast.expr | None = None
+    if isinstance(node, ast.Subscript):
+        key = node.slice
+    elif isinstance(node, ast.Call) and dotted(node.func).endswith(".get") and node.args:
+        key = node.args[0]
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return key.value
+    return dotted(node).rpartition(".")[2]
+
+
 def is_of_few_rounds(node: ast.expr, assigned: Collection[str]) -> bool:
     """``step % log_every``: true on all but few steps."""
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
         return False
-    left = dotted(node.left).rpartition(".")[2]
+    left = _counter_of(node.left)
     if not left and isinstance(node.left, ast.BinOp):
-        left = dotted(node.left.left).rpartition(".")[2]
+        left = _counter_of(node.left.left)
     if is_one_step(dotted(node.right)) in assigned and "epoch" not in left:
         return False
     if isinstance(node.right, ast.Constant):
