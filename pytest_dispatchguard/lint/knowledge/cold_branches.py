@@ -38,7 +38,7 @@ _WORTH_PARSING = (
     xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
     _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
     wall_clock record_ is_save should_save do_save is_last_ is_report should_report should_record should_summ
-    is_ckpt is_checkpoint should_checkpoint plot visuali last_ vis_
+    is_ckpt cache_hit in_cache is_checkpoint should_checkpoint plot visuali last_ vis_
     loglevel log_level anomaly divisible interval every freq period version nccl gloo snapshot""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
@@ -82,7 +82,7 @@ _NOW_AND_THEN = re.compile(
 _LEVEL = re.compile(r"(?:\w+_)?(?:log_?level|debug_?level|verbosity)", re.IGNORECASE)
 _FRAMEWORK = re.compile("backend|framework", re.IGNORECASE)
 _BROKEN = re.compile(r"_?(?:\w+_)?(?:nans?|infs?)(?:_mask|_indices|_idx)?")
-_FINE = re.compile(r"_?(?:\w+_)?(?:is_?)?finite")
+_FINE = re.compile(r"_?(?:\w+_)?(?:is_?)?finite|_*(?:\w+_)?(?:cache_hit|in_cache)")
 _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
     r"_*(?:is|was|has|have|been|already|all)?_?(?:been_)?(?:built|initiali[sz]ed|warned|set_?up_done|"

@@ -23,7 +23,7 @@ COLD_METHODS = re.compile(
     r"_?handle_\w*(?:recovery|oom|errors?|failures?|exceptions?)|"
     r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
     r"_?capture(?:_one\w*|_(?:cuda_?)?graphs?|_model|_forward|_scope)?|\w*graph\w*_capture\w*|"
-    r"\w+_for_export|\w*_exportable|trace_and_export\w*|_?sweep\w*|_?autotune\w*|"
+    r"(?:set|retrieve)_timesteps|\w+_for_export|\w*_exportable|trace_and_export\w*|_?sweep\w*|_?autotune\w*|"
     r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
     r"_?(?:switch_to_|convert_to_)?deploy|_?pack_(?:gpu|cpu|block|linear|module)|\w*_to_disk\w*|zero_module|"
     r"_?(?:dump|peek)_\w+|_?quantize_model|fasterquant|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|"
@@ -156,6 +156,6 @@ REMEMBERING_DECORATORS = re.compile(
 )
 """The same of whoever keeps what a function gave, by the name."""
 KERNEL_DECORATORS = re.compile(
-    r"(?:\w+\.)*(?:cute|tl|tilelang|wp|warp|ti|taichi|gluon|cuda|T)\.(?:jit|kernel|func|struct|prim_func|autotune)"
+    r"(?:\w+\.)*(?:cute|tl|tilelang|helion|wp|warp|ti|taichi|gluon|cuda|T)\.(?:jit|kernel|func|struct|prim_func|autotune)"
 )
 """The same of languages for kernels: Python there is compiled, and runs on the device."""

@@ -53,6 +53,8 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
         "(iterations % steps_per_valid) == 0",
         "x.isnan().any() | x.isinf().any()",
         "(step % log_every == 0) & ready",
+        "not _cache_hit",
+        "not found_in_cache and x is not None",
         "step == 1",
         "current_step == self.cache_start_step",
         "step == start_step",

@@ -20,7 +20,7 @@ from pytest_dispatchguard.lint.sources.packages import APART
     "name",
     "install_layer_state uninstall_hooks compile_module _compile_submodules_with_trt register_models "
     "register_buffers register_forward_hooks causal_mask_mod quantize testKernel launch_eval _draw_debug_vis "
-    "fasterquant debug_image debug_dump_all "
+    "set_timesteps retrieve_timesteps openvino_compile_cached_model fasterquant debug_image debug_dump_all "
     "_draw_text_debug debug_viz_frames debug_shell better_exchook excepthook".split(),
 )
 def test_set_up_is_cold(name: str) -> None:
@@ -30,7 +30,7 @@ def test_set_up_is_cold(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     "compiled_step register_tokens add_register_tokens installed_forward compile_time_mask forward "
-    "find_params get_summary "
+    "find_params get_summary timesteps compile_cached_call "
     "test_step testing launch_kernel _draw_boxes create_mask_mod _get_score_mod".split(),
 )
 def test_what_only_looks_like_it_is_not(name: str) -> None:
