@@ -60,7 +60,7 @@ TEST_PATHS = re.compile(
 which nothing imports by such a name."""
 COPIED_PATHS = re.compile(
     r"(?:^|/)_?(?:vendor(?:ed)?|third_?party|3rd_?party|archived?(?:_\w+)?|attic|obsolete|unused|backups?|"
-    r"logs?|wandb|mlruns|checkpoints?|ckpts?)/|"
+    r"logs?|wandb|mlruns|checkpoints|ckpts?)/|"
     r"(?:^|/)[^/]*_(?:legacy|old|backup|deprecated)\.py$",
     re.IGNORECASE,
 )

@@ -130,6 +130,11 @@ def test_folders_of_copied_code(path: str, *, copied: bool) -> None:
     assert bool(APART.search(path)) is copied  # nor does the library offer it
 
 
+def test_what_recomputes_is_not_what_is_kept_beside_a_training() -> None:
+    assert COPIED_PATHS.search("out/checkpoints/model.py")
+    assert not COPIED_PATHS.search("pkg/nn/checkpoint/activations.py")
+
+
 def test_what_a_call_begins_with_is_made_in_every_call() -> None:
     assert COLD_UNLESS_ROOTS.fullmatch("_initialize_workers")
     assert COLD_UNLESS_ROOTS.fullmatch("_initialize_momentum") is None
