@@ -270,11 +270,23 @@ def _leads_on(walk: Walk, reading: Reading, root: str, last: str, own_package: s
             fact.locals[root] = bound
             return True
         return is_telling(last) and not _TEXT.search(root)
+    if _is_given_around(reading, root):
+        return is_telling(last) and not _TEXT.search(root)
     target = walk.imports.get(root)
     if target is not None:
         top = target.partition(".")[0]
         return top == own_package or top not in words.EXTERNAL
     return True
+
+
+def _is_given_around(reading: Reading, name: str) -> bool:
+    """Whether a name is a parameter of a function around, and so no name of the module."""
+    around = reading.outer
+    while around is not None and name not in around.nested:
+        if name in around.params:
+            return True
+        around = around.outer
+    return False
 
 
 def finish(walk: Walk) -> FileFacts:
