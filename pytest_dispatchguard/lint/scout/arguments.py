@@ -116,10 +116,6 @@ def _word(walk: Walk, reading: Reading, value: Node) -> str:
         name = text(walk.source, value)
         if name in reading.params and name not in reading.bindings:
             return f"={name}"
-        known = walk.tensors_here and (
-            origin(walk, reading, value) or _on_host(walk, reading, value)
-        )
-        return known or "?"
     if kind in PLAIN_KINDS:
         return plain_literal(walk.source, value) or SOMETHING
     known = walk.tensors_here and (origin(walk, reading, value) or _on_host(walk, reading, value))
